@@ -1,0 +1,5 @@
+package exec
+
+type engineState struct{}
+
+type preparedState struct{}

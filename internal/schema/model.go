@@ -1,0 +1,162 @@
+package schema
+
+import (
+	"varve/internal/cqltype"
+)
+
+// UUID is a 16-byte identifier (table ids, schema version).
+type UUID [16]byte
+
+// ColumnKind is a column's place in the primary key.
+type ColumnKind uint8
+
+// The kinds of column.
+const (
+	PartitionKey ColumnKind = iota
+	Clustering
+	Static
+	Regular
+)
+
+// Column is one column of a table.
+type Column struct {
+	ID       uint16 // physical id, unique in the table for ever: a column dropped and added again gets a new one
+	Name     string
+	Kind     ColumnKind
+	Position int  // among the partition key or clustering columns; 0 otherwise
+	Desc     bool // clustering order
+	Type     *cqltype.Type
+}
+
+// IndexKind tells how an index is asked for.
+type IndexKind string
+
+// The kinds of index, as system_schema.indexes names them.
+const (
+	IndexComposites IndexKind = "COMPOSITES" // CREATE INDEX
+	IndexKeys       IndexKind = "KEYS"
+	IndexCustom     IndexKind = "CUSTOM" // USING 'sai' and USING 'StorageAttachedIndex'
+)
+
+// Index is a local secondary index.
+type Index struct {
+	Name    string
+	PhysID  uint32 // its own physical table id in the store
+	Kind    IndexKind
+	Column  *Column
+	Target  string            // "", "values", "keys", "entries", "full"
+	Options map[string]string // as written, "target" and "class_name" included as in system_schema.indexes
+	Class   string            // "" or "StorageAttachedIndex" as written
+}
+
+// IsSAI reports an index made with USING 'sai'.
+func (x *Index) IsSAI() bool { return x.Class != "" }
+
+// ValueType is the type of what the index holds of a row: the column's own
+// for plain and full targets, an element's, a key's, or (entries) a tuple of
+// key and value.
+func (x *Index) ValueType() *cqltype.Type {
+	t := x.Column.Type
+	switch x.Target {
+	case "keys":
+		return t.Elems[0]
+	case "values":
+		return t.Elems[len(t.Elems)-1]
+	case "entries":
+		return cqltype.TupleOf(t.Elems[0], t.Elems[1])
+	}
+	return t
+}
+
+// Table is a table's definition. All slices are in their final order and
+// nothing is changed after the table is in a snapshot.
+type Table struct {
+	ID       UUID
+	PhysID   uint32 // prefix of the table's keys in the store; never used twice
+	Keyspace string
+	Name     string
+
+	PartitionKey []*Column
+	Clustering   []*Column
+	Static       []*Column // by name
+	Regular      []*Column // by name
+	Columns      map[string]*Column
+	ByID         []*Column // by Column.ID; nil where an id was dropped
+
+	Options TableOptions
+	Indexes []*Index        // by name
+	Dropped []DroppedColumn // by name, for system_schema.dropped_columns
+	Counter bool            // holds counters
+	Virtual bool            // answered by the server, not stored
+	System  bool            // in a system keyspace
+	Comment string          // description of virtual tables
+}
+
+// DroppedColumn remembers a column that was dropped.
+type DroppedColumn struct {
+	Name      string
+	Kind      ColumnKind
+	Type      *cqltype.Type
+	DroppedAt int64 // microseconds since the epoch
+}
+
+// TableOptions are the options of CREATE TABLE … WITH, as Cassandra 5.0 names
+// them. Those without a meaning here are kept and described back.
+type TableOptions struct {
+	AdditionalWritePolicy   string
+	AllowAutoSnapshot       bool
+	BloomFilterFPChance     float64
+	Caching                 map[string]string
+	CDC                     bool
+	Comment                 string
+	Compaction              map[string]string
+	Compression             map[string]string
+	CRCCheckChance          float64
+	DefaultTTL              int32 // seconds
+	Extensions              map[string][]byte
+	GCGraceSeconds          int32
+	IncrementalBackups      bool
+	MaxIndexInterval        int32
+	MemtableFlushPeriodInMS int32
+	Memtable                string
+	MinIndexInterval        int32
+	ReadRepair              string
+	SpeculativeRetry        string
+}
+
+// Keyspace is a keyspace's definition.
+type Keyspace struct {
+	Name          string
+	Replication   map[string]string // with the full class name, as system_schema.keyspaces shows it
+	DurableWrites bool
+	Tables        map[string]*Table
+	Types         map[string]*cqltype.Type // user types, not frozen
+	Virtual       bool
+	System        bool // cannot be altered or dropped
+}
+
+// Role is a role with its grants.
+type Role struct {
+	Name       string
+	Superuser  bool
+	Login      bool
+	SaltedHash string              // bcrypt, as in system_auth.roles; "" without a password
+	MemberOf   []string            // roles granted to this one, sorted
+	Grants     map[string][]string // resource name as in Cassandra ("data/ks/table", "roles/x") to permissions, sorted
+	Options    map[string]string
+}
+
+// Snapshot is one version of everything. It is immutable.
+type Snapshot struct {
+	Version   UUID // derived from the content of keyspaces, as system.local shows it
+	Keyspaces map[string]*Keyspace
+	Roles     map[string]*Role
+}
+
+// Table looks a table up; nil when there is none.
+func (s *Snapshot) Table(keyspace, name string) *Table {
+	if ks := s.Keyspaces[keyspace]; ks != nil {
+		return ks.Tables[name]
+	}
+	return nil
+}
