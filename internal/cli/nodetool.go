@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"varve/internal/config"
+	"varve/internal/console"
+)
+
+// newNodetool makes the commands that Cassandra's nodetool has, in its own
+// output form. They reach the server over the socket in its data directory.
+func newNodetool() *cobra.Command {
+	var data string
+	cmd := &cobra.Command{
+		Use:   "nodetool",
+		Short: "Administer a running server, as Cassandra's nodetool does",
+	}
+	addDataFlag(cmd, &data)
+	call := func(use, short string, f func(ctx context.Context, c *console.Client, w io.Writer, args []string) error) *cobra.Command {
+		sub := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+			err := f(cmd.Context(), console.NewClient(socketOf(data)), cmd.OutOrStdout(), args)
+			if errors.Is(err, console.ErrBadRequest) {
+				text := strings.TrimPrefix(err.Error(), console.ErrBadRequest.Error()+": ")
+				fmt.Fprintf(cmd.ErrOrStderr(), "nodetool: %s\nSee 'varve nodetool --help'.\n", text)
+				return exitError{1}
+			}
+			return err
+		}}
+		cmd.AddCommand(sub)
+		return sub
+	}
+	call("status [KEYSPACE]", "Print the state, load and tokens of the node", nodetoolStatus)
+	tokens := false
+	info := call("info", "Print information on the node", func(ctx context.Context, c *console.Client, w io.Writer, _ []string) error {
+		return nodetoolInfo(ctx, c, w, tokens)
+	})
+	info.Flags().BoolVarP(&tokens, "tokens", "T", false, "show all tokens")
+	call("version", "Print the Cassandra version that is followed", nodetoolVersion)
+	call("describecluster", "Print the cluster's name, schema version and keyspaces", nodetoolDescribeCluster)
+	call("flush [KEYSPACE [TABLE ...]]", "Write memtables to disk", nodetoolTables("/v1/flush"))
+	call("compact [KEYSPACE [TABLE ...]]", "Compact tables", nodetoolTables("/v1/compact"))
+	call("tablestats [KEYSPACE | KEYSPACE.TABLE ...]", "Print statistics on tables", nodetoolTableStats)
+	call("settombstonethresholds WARN FAIL", "Set the tombstone thresholds until the next start", nodetoolSetThresholds)
+	call("gettombstonethresholds", "Print the tombstone thresholds", nodetoolGetThresholds)
+	var tag, table string
+	snapshot := call("snapshot [KEYSPACE ...]", "Take a snapshot", func(ctx context.Context, c *console.Client, w io.Writer, args []string) error {
+		return nodetoolSnapshot(ctx, c, w, tag, table, args)
+	})
+	snapshot.Flags().StringVarP(&tag, "tag", "t", "", "the snapshot's name")
+	snapshot.Flags().StringVar(&table, "table", "", "only this table of the keyspace")
+	call("listsnapshots", "List snapshots", nodetoolListSnapshots)
+	var clearTag string
+	var all bool
+	clear := call("clearsnapshot", "Remove snapshots", func(ctx context.Context, c *console.Client, w io.Writer, args []string) error {
+		return nodetoolClearSnapshot(ctx, c, w, clearTag, all)
+	})
+	clear.Flags().StringVarP(&clearTag, "tag", "t", "", "the snapshot's name")
+	clear.Flags().BoolVar(&all, "all", false, "remove all snapshots")
+	return cmd
+}
+
+// addDataFlag adds --data, which finds the admin socket.
+func addDataFlag(cmd *cobra.Command, data *string) {
+	dir := config.Default().DataDirectories[0]
+	if env := os.Getenv(config.EnvPrefix + "DATA_DIRECTORIES"); env != "" {
+		dir, _, _ = strings.Cut(env, ",")
+	}
+	cmd.PersistentFlags().StringVar(data, "data", dir, "the server's (first) data directory")
+}
+
+func socketOf(data string) string { return filepath.Join(data, "admin.sock") }
+
+func nodetoolTables(path string) func(context.Context, *console.Client, io.Writer, []string) error {
+	return func(ctx context.Context, c *console.Client, _ io.Writer, args []string) error {
+		var r console.TablesRequest
+		if len(args) > 0 {
+			r = console.TablesRequest{Keyspace: args[0], Tables: args[1:]}
+		}
+		return c.Call(ctx, path, r, nil)
+	}
+}

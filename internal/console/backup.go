@@ -1,0 +1,50 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// BackupRequest asks for a backup called Name under Dir (a path on the server's machine).
+type BackupRequest struct{ Dir, Name string }
+
+// handleStream registers a long call: it sends Progress lines while f works.
+func handleStream[Req any](mux *http.ServeMux, pattern string,
+	f func(ctx context.Context, req Req, progress func(done, total int64)) (any, error),
+) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var req Req
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequestBytes)).Decode(&req); err != nil {
+			writeError(w, badRequest("%v", err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		var mu sync.Mutex
+		var last time.Time
+		enc, flush := json.NewEncoder(w), http.NewResponseController(w)
+		send := func(p Progress) {
+			mu.Lock()
+			defer mu.Unlock()
+			if final := p.Finished || p.Error != ""; !final && time.Since(last) < 200*time.Millisecond {
+				return
+			}
+			last = time.Now()
+			_ = enc.Encode(p)
+			_ = flush.Flush()
+		}
+		result, err := f(r.Context(), req, func(done, total int64) { send(Progress{Done: done, Total: total}) })
+		if err != nil {
+			send(Progress{Error: err.Error()})
+			return
+		}
+		text, err := json.Marshal(result)
+		if err != nil {
+			send(Progress{Error: err.Error()})
+			return
+		}
+		send(Progress{Finished: true, Result: text})
+	})
+}

@@ -1,0 +1,2 @@
+// Package telemetry sets up the structured log.
+package telemetry
