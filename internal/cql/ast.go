@@ -42,12 +42,15 @@ type (
 	SetLit struct{ Elems []Expr }
 	// MapLit is {k: v, …}.
 	MapLit struct{ Keys, Values []Expr }
-	// UDTLit is {field: value, …}.
+	// UDTLit is {field: value, …}. In a SELECT list it may be a map keyed by
+	// columns of these names as well.
 	UDTLit struct {
 		Fields []string
 		Values []Expr
 	}
-	// TupleLit is (a, b); a parenthesised single expression is that expression.
+	// TupleLit is (a, b). An expression in parentheses is a TupleLit of one
+	// element, since only the type wanted tells the two apart: it stands for its
+	// element unless a tuple is wanted. Operands of arithmetic are bare.
 	TupleLit struct{ Elems []Expr }
 	// Call is a function call. count(*) and count(1) are Call{count} with Star set.
 	Call struct {
@@ -70,7 +73,7 @@ type (
 		Op   byte
 		L, R Expr
 	}
-	// Neg is -expr (of something that is not a numeric literal).
+	// Neg is -expr; the sign of -5 is part of the Literal, that of - 5 is not.
 	Neg struct{ Expr Expr }
 	// Field is expr.field of a UDT.
 	Field struct {
