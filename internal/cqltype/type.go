@@ -1,6 +1,9 @@
 package cqltype
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Kind is the family of a CQL type.
 type Kind uint8
@@ -185,7 +188,7 @@ func (t *Type) write(b *strings.Builder) {
 	}
 	if t.Kind == KindVector {
 		b.WriteString(", ")
-		b.WriteString(itoa(t.Dim))
+		b.WriteString(strconv.Itoa(t.Dim))
 	}
 	b.WriteByte('>')
 }
