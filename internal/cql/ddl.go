@@ -185,8 +185,13 @@ func (p *parser) properties() []Property {
 
 // property reads one property; names may not come twice.
 func (p *parser) property(list []Property) []Property {
+	start := p.tok
 	prop := Property{Name: p.name()}
-	p.expect(tEq)
+	if p.err == nil && !p.is(tEq) {
+		p.failFrom(start, p.tok)
+		return list
+	}
+	p.next()
 	if p.is(tLCurly) {
 		prop.Map, prop.Keys = p.propertyMap()
 	} else if lit, ok := p.constant(); ok {
@@ -353,11 +358,12 @@ func (p *parser) createIndex() Statement {
 }
 
 func (p *parser) indexTarget() IndexTarget {
-	if p.peek(1).kind == tLParen {
-		switch k := p.tok.kind; k {
+	// ENTRIES and FULL are reserved, VALUES and KEYS may be columns.
+	if k := p.tok.kind; k == kEntries || k == kFull || p.peek(1).kind == tLParen {
+		switch k {
 		case kValues, kKeys, kEntries, kFull:
 			p.next()
-			p.next()
+			p.expect(tLParen)
 			t := IndexTarget{Column: p.column(), Kind: keywords[k-kFirst]}
 			p.expect(tRParen)
 			return t

@@ -2,11 +2,10 @@ package cql
 
 // describeStatement reads DESCRIBE or DESC.
 func (p *parser) describeStatement() Statement {
-	start := p.tok
 	p.next()
 	d := &Describe{}
 	if !p.describePlural(d) {
-		p.describeOne(d, start)
+		p.describeOne(d)
 	}
 	if p.accept(kWith) {
 		p.expect(kInternals)
@@ -42,7 +41,7 @@ func (p *parser) describePlural(d *Describe) bool {
 }
 
 // describeOne reads what has a name, and bare names.
-func (p *parser) describeOne(d *Describe, start token) {
+func (p *parser) describeOne(d *Describe) {
 	next := p.peek(1).kind
 	named := next.isName()
 	switch k := p.tok.kind; {
@@ -76,9 +75,13 @@ func (p *parser) describeOne(d *Describe, start token) {
 		p.next()
 		d.What, d.Name = "aggregate", p.functionName()
 	case k.isName():
+		start := p.tok
 		d.What, d.Name = "any", p.describedName()
+		if d.Name.Keyspace == "" && p.tok.kind.isName() {
+			p.failFrom(start, p.tok)
+		}
 	default:
-		p.failFrom(start, p.tok)
+		p.failHere()
 	}
 }
 

@@ -94,14 +94,15 @@ func utf16Len(s string) int {
 // space and comments are tokens too, and nothing beyond what it had read when
 // it gave up is shown.
 func snippet(src string, from, bad token) string {
-	if len(src) > snippetMaxText || from.kind == tEOF || bad.kind == tEOF {
+	if len(src) > snippetMaxText || from.kind == tEOF {
 		return ""
 	}
 	var before [snippetBefore + 1]int32 // starts of the last tokens up to from, a ring
 	l := lexer{src: src}
-	n, after, end := 0, 0, int(from.end)
-	for pos, start, stop := 0, 0, 0; pos <= int(bad.start); pos = stop {
-		start, stop = l.piece(pos)
+	n, after, end := 0, 0, int(from.start)+len(textOf(src, from))
+	for pos := 0; pos <= int(bad.start) && pos < len(src); {
+		start, stop, next := l.piece(pos)
+		pos = next
 		if start <= int(from.start) {
 			before[n%len(before)] = int32(start)
 			n++
@@ -109,6 +110,9 @@ func snippet(src string, from, bad token) string {
 			after++
 			end = stop
 		}
+	}
+	if bad.kind == tEOF && after < snippetAfter {
+		return ""
 	}
 	first := 0
 	if n > len(before) {
@@ -119,15 +123,18 @@ func snippet(src string, from, bad token) string {
 	return bracketed(src, first, end, from)
 }
 
-// piece returns the token at pos; a run of blanks and a comment are one too.
-func (l *lexer) piece(pos int) (start, stop int) {
+// piece returns the token at pos and where the next one is; a run of blanks and
+// a comment are one too.
+func (l *lexer) piece(pos int) (start, end, next int) {
 	l.pos = pos
 	l.skip()
 	if l.pos > pos {
-		return pos, blankEnd(l.src, pos, l.pos)
+		end = blankEnd(l.src, pos, l.pos)
+		return pos, end, end
 	}
 	t := l.next()
-	return int(t.start), int(t.end)
+	// Cassandra takes a token's text for its length, which strings are longer than.
+	return int(t.start), int(t.start) + len(textOf(l.src, t)), int(t.end)
 }
 
 // blankEnd ends a run of white space at the comment that may follow it.

@@ -200,7 +200,7 @@ func (p *parser) conditions() (list []Condition, exists bool) {
 		return nil, true
 	}
 	list = append(list, p.condition())
-	for p.accept(kAnd) && p.relation1() {
+	for p.accept(kAnd) && p.countRelation() {
 		list = append(list, p.condition())
 	}
 	return list, false

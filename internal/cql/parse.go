@@ -200,7 +200,7 @@ func (p *parser) operator() bool {
 	return true
 }
 
-func (p *parser) relation1() bool {
+func (p *parser) countRelation() bool {
 	if p.relations++; p.relations > MaxRelations {
 		p.fail("Too many conditions in statement: the limit is %d", MaxRelations)
 		return false
@@ -339,4 +339,4 @@ func set(kinds ...kind) *[numKinds]bool {
 // followsName are the tokens that some statement has after a table's name. Any
 // other makes ANTLR refuse the name itself, and so the message's position.
 var followsName = set(tEOF, tSemi, tLParen, kWhere, kGroup, kOrder, kPer, kLimit, kAllow, kUsing, kSet,
-	kJSON, kAs, kWith, kAlter, kAdd, kDrop, kRename, kTo, kFrom, kOf, kNoRecursive, kPrimary, tRParen, tComma)
+	kJSON, kAs, kWith, kAlter, kAdd, kDrop, kRename, kTo, kFrom, kOf, kNoRecursive, kPrimary)

@@ -196,7 +196,8 @@ func (w *printer) call(c *Call) {
 		w.name(c.Func.Name)
 	}
 	if c.Star {
-		w.put("(*)")
+		// Only the bare name takes a star; any constant means the same.
+		w.put([...]string{"(*)", "(1)"}[b2i(c.Func.Keyspace != "")])
 		return
 	}
 	w.exprs("(", c.Args, ")")

@@ -357,7 +357,7 @@ func (w *printer) role(name string, user bool, o *RoleOptions) {
 			n++
 		}
 	}
-	list := func(on bool, head string, items []string, all bool) {
+	list := func(on bool, head string, items []string) {
 		if !on {
 			return
 		}
@@ -386,10 +386,10 @@ func (w *printer) role(name string, user bool, o *RoleOptions) {
 		slices.Sort(keys)
 		w.stringMap(o.Options, keys)
 	}
-	list(o.AllDatacenters, "TO ALL DATACENTERS", nil, true)
-	list(len(o.Datacenters) > 0, "TO DATACENTERS", o.Datacenters, false)
-	list(o.AllCIDRs, "FROM ALL CIDRS", nil, true)
-	list(len(o.CIDRs) > 0, "FROM CIDRS", o.CIDRs, false)
+	list(o.AllDatacenters, "TO ALL DATACENTERS", nil)
+	list(len(o.Datacenters) > 0, "TO DATACENTERS", o.Datacenters)
+	list(o.AllCIDRs, "FROM ALL CIDRS", nil)
+	list(len(o.CIDRs) > 0, "FROM CIDRS", o.CIDRs)
 }
 
 func (w *printer) userOptions(o *RoleOptions) {

@@ -102,17 +102,16 @@ func (p *parser) roleOptions(o *RoleOptions) {
 }
 
 func (p *parser) roleOption(o *RoleOptions) {
-	t := p.tok
-	switch t.kind {
+	switch p.tok.kind {
 	case kPassword:
-		p.optionString(&o.Password, t, "password")
+		p.optionString(&o.Password, "password")
 	case kHashed:
 		p.next()
 		if !p.is(kPassword) {
 			p.expect(kPassword)
 			return
 		}
-		p.optionString(&o.HashedPassword, t, "hashed password")
+		p.optionString(&o.HashedPassword, "hashed password")
 	case kSuperuser:
 		p.optionBool(&o.Superuser, "superuser")
 	case kLogin:
@@ -136,7 +135,7 @@ func (p *parser) once(given bool, name string) {
 	}
 }
 
-func (p *parser) optionString(dst **string, _ token, name string) {
+func (p *parser) optionString(dst **string, name string) {
 	p.next()
 	p.expect(tEq)
 	p.once(*dst != nil, name)

@@ -99,7 +99,7 @@ func (p *parser) where() []Relation {
 			return list
 		}
 		list = p.relationInto(list)
-		if !p.accept(kAnd) || !p.relation1() {
+		if !p.accept(kAnd) || !p.countRelation() {
 			return list
 		}
 	}
