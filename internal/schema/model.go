@@ -101,27 +101,28 @@ type DroppedColumn struct {
 }
 
 // TableOptions are the options of CREATE TABLE … WITH, as Cassandra 5.0 names
-// them. Those without a meaning here are kept and described back.
+// them. Those without a meaning here are kept and described back. The JSON
+// names are part of the catalogue's stored form.
 type TableOptions struct {
-	AdditionalWritePolicy   string
-	AllowAutoSnapshot       bool
-	BloomFilterFPChance     float64
-	Caching                 map[string]string
-	CDC                     bool
-	Comment                 string
-	Compaction              map[string]string
-	Compression             map[string]string
-	CRCCheckChance          float64
-	DefaultTTL              int32 // seconds
-	Extensions              map[string][]byte
-	GCGraceSeconds          int32
-	IncrementalBackups      bool
-	MaxIndexInterval        int32
-	MemtableFlushPeriodInMS int32
-	Memtable                string
-	MinIndexInterval        int32
-	ReadRepair              string
-	SpeculativeRetry        string
+	AdditionalWritePolicy   string            `json:"additional_write_policy"`
+	AllowAutoSnapshot       bool              `json:"allow_auto_snapshot"`
+	BloomFilterFPChance     float64           `json:"bloom_filter_fp_chance"`
+	Caching                 map[string]string `json:"caching"`
+	CDC                     bool              `json:"cdc"`
+	Comment                 string            `json:"comment"`
+	Compaction              map[string]string `json:"compaction"`
+	Compression             map[string]string `json:"compression"`
+	CRCCheckChance          float64           `json:"crc_check_chance"`
+	DefaultTTL              int32             `json:"default_time_to_live"` // seconds
+	Extensions              map[string][]byte `json:"extensions,omitempty"`
+	GCGraceSeconds          int32             `json:"gc_grace_seconds"`
+	IncrementalBackups      bool              `json:"incremental_backups"`
+	MaxIndexInterval        int32             `json:"max_index_interval"`
+	MemtableFlushPeriodInMS int32             `json:"memtable_flush_period_in_ms"`
+	Memtable                string            `json:"memtable"`
+	MinIndexInterval        int32             `json:"min_index_interval"`
+	ReadRepair              string            `json:"read_repair"`
+	SpeculativeRetry        string            `json:"speculative_retry"`
 }
 
 // Keyspace is a keyspace's definition.

@@ -1,0 +1,171 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"varve/internal/cql"
+)
+
+// Record is one persisted object of the catalogue.
+type Record struct {
+	Key   string // "ks/<name>", "table/<ks>/<name>", "type/<ks>/<name>", "role/<name>", "ids"
+	Value []byte // nil deletes
+}
+
+// Storage keeps the catalogue's records; the store implements it. Save
+// returns once all records are durable, together or not at all.
+type Storage interface {
+	LoadRecords(ctx context.Context) ([]Record, error)
+	SaveRecords(ctx context.Context, records []Record) error
+}
+
+// Event is a schema change as drivers are told of it.
+type Event struct {
+	Change   string // CREATED, UPDATED, DROPPED
+	Target   string // KEYSPACE, TABLE, TYPE
+	Keyspace string
+	Name     string // "" for KEYSPACE
+}
+
+// Result tells what a DDL statement did.
+type Result struct {
+	Event    *Event // nil when nothing changed (IF NOT EXISTS)
+	Warnings []string
+	// Dropped and DroppedIndexes are tables and indexes whose data the caller
+	// removes from the store now that the change is durable. The indexes of
+	// dropped tables are among DroppedIndexes.
+	Dropped        []*Table
+	DroppedIndexes []*Index
+	// Built are indexes of BuiltTable to be filled from its existing rows.
+	Built      []*Index
+	BuiltTable *Table
+	// Implied are further events of the same change, such as the tables and
+	// types that go with a dropped keyspace; clients are not told of them.
+	Implied []Event
+}
+
+// Catalog owns the current snapshot. Readers take it without a lock; changes
+// are made one at a time.
+type Catalog struct {
+	storage Storage
+	current atomic.Pointer[Snapshot]
+
+	// mu is held through a change, the delivery of its event included.
+	mu          sync.Mutex
+	digests     map[string][16]byte // of every keyspace, table and type record
+	nextPhys    uint32
+	subscribers []func(Event)
+	datacenter  string
+	now         func() time.Time
+}
+
+// Open loads the catalogue (an empty store gets the system keyspaces and the
+// default superuser) and publishes its first snapshot.
+func Open(ctx context.Context, st Storage) (*Catalog, error) {
+	records, err := st.LoadRecords(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load catalogue: %w", err)
+	}
+	c := &Catalog{
+		storage: st, digests: map[string][16]byte{}, nextPhys: firstUserPhysID,
+		datacenter: DefaultDatacenter, now: time.Now,
+	}
+	snap, err := c.restore(records)
+	if err != nil {
+		return nil, fmt.Errorf("load catalogue: %w", err)
+	}
+	snap.Version = c.version()
+	c.current.Store(snap)
+	if len(snap.Roles) == 0 {
+		if err := c.createDefaultSuperuser(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// DefaultDatacenter is the datacenter's name until SetDatacenter.
+const DefaultDatacenter = "datacenter1"
+
+// SetDatacenter tells which datacenter this node is in; replication options
+// are checked against it. It is called before the first change.
+func (c *Catalog) SetDatacenter(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.datacenter = name
+}
+
+// Snapshot returns the current snapshot; never nil.
+func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
+
+// Subscribe calls f after each change, in order, with the new snapshot in
+// place. f must not change the schema and must return soon: the next change waits for it.
+func (c *Catalog) Subscribe(f func(Event)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers = append(c.subscribers, f)
+}
+
+// Apply carries out one DDL statement (keyspace, table, type, index) in the
+// given session keyspace. Errors are *Error with the protocol's code and Cassandra's text.
+func (c *Catalog) Apply(ctx context.Context, sessionKeyspace string, st cql.Statement) (*Result, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.draft()
+	d.session = sessionKeyspace
+	res, err := d.apply(st)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.commit(ctx, d); err != nil {
+		return nil, err
+	}
+	for _, e := range res.Implied {
+		c.publish(e)
+	}
+	if res.Event != nil {
+		c.publish(*res.Event)
+	}
+	return res, nil
+}
+
+func (c *Catalog) publish(e Event) {
+	for _, f := range c.subscribers {
+		f(e)
+	}
+}
+
+// apply dispatches a statement to the change that carries it out.
+func (d *draft) apply(st cql.Statement) (*Result, error) {
+	switch st := st.(type) {
+	case *cql.CreateKeyspace:
+		return d.createKeyspace(st)
+	case *cql.AlterKeyspace:
+		return d.alterKeyspace(st)
+	case *cql.DropKeyspace:
+		return d.dropKeyspace(st)
+	case *cql.CreateTable:
+		return d.createTable(st)
+	case *cql.AlterTable:
+		return d.alterTable(st)
+	case *cql.DropTable:
+		return d.dropTable(st)
+	case *cql.CreateType:
+		return d.createType(st)
+	case *cql.AlterType:
+		return d.alterType(st)
+	case *cql.DropType:
+		return d.dropType(st)
+	case *cql.CreateIndex:
+		return d.createIndex(st)
+	case *cql.DropIndex:
+		return d.dropIndex(st)
+	case *cql.Unsupported:
+		return nil, unsupported(st.Feature)
+	}
+	return nil, invalid("%T is not a schema statement", st)
+}
