@@ -2,6 +2,8 @@ package schema
 
 import (
 	"maps"
+	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,15 +19,17 @@ var commonCompaction = map[string]optionCheck{
 	"tombstone_threshold":            positiveFloat,
 	"tombstone_compaction_interval":  positiveInt,
 	"unchecked_tombstone_compaction": quotedBool,
-	"only_purge_repaired_tombstones": quotedBool,
-	"log_all":                        quotedBool,
+	"only_purge_repaired_tombstones": anyText,
+	"log_all": func(name, v string) error {
+		return oneOfBool(v, "'%s' should either be 'true' or 'false', not %s", name, v)
+	},
 	"enabled": func(_, v string) error {
 		return oneOfBool(v, "enabled should either be 'true' or 'false', not %s", v)
 	},
 	"provide_overlapping_tombstones": func(_, v string) error {
 		if v = strings.ToUpper(v); v != "NONE" && v != "ROW" && v != "CELL" {
 			return misconfigured("Invalid value %s for 'provide_overlapping_tombstones' compaction sub-option - "+
-				"must be one of the following [NONE,ROW,CELL].", v)
+				"must be one of the following [NONE, ROW, CELL].", v)
 		}
 		return nil
 	},
@@ -49,13 +53,17 @@ var compactionStrategies = map[string]map[string]optionCheck{
 		"compaction_window_size":                  windowSize,
 		"expired_sstable_check_frequency_seconds": notNegative,
 		"unsafe_aggressive_sstable_expiration": func(name, v string) error {
+			if strings.EqualFold(v, "true") {
+				return misconfigured("%s is requested but not allowed, restart cassandra with "+
+					"-Dcassandra.allow_unsafe_aggressive_sstable_expiration=true to allow it", name)
+			}
 			return oneOfBool(v, "%s is not 'true' or 'false' (%s)", name, v)
 		},
 	}),
 	"UnifiedCompactionStrategy": {
-		"scaling_parameters": scalingParameters, "target_sstable_size": anySize, "min_sstable_size": anySize,
-		"base_shard_count": positiveCount, "sstable_growth": unitInterval, "flush_size_override": anySize,
-		"max_sstables_to_compact": anyText, "expired_sstable_check_frequency_seconds": notNegative,
+		"scaling_parameters": scalingParameters, "target_sstable_size": largeSize, "min_sstable_size": minSize,
+		"base_shard_count": positiveCount, "sstable_growth": unitInterval, "flush_size_override": largeSize,
+		"max_sstables_to_compact": anyInt, "expired_sstable_check_frequency_seconds": notNegative,
 		"unsafe_aggressive_sstable_expiration": func(name, v string) error {
 			return oneOfBool(v, "%s should either be 'true' or 'false', not %s", name, v)
 		},
@@ -83,6 +91,10 @@ func normalizeCompaction(m map[string]string) (map[string]string, error) {
 	strategy := strings.TrimPrefix(class, compactionPackage)
 	own, known := compactionStrategies[strategy]
 	if !known {
+		if strings.HasPrefix(class, "java.") {
+			return nil, misconfigured("Invalid compaction strategy class '%s': must extend or implement "+
+				compactionPackage+"AbstractCompactionStrategy", class)
+		}
 		return nil, misconfigured("Unable to find compaction strategy class '%s'", class)
 	}
 	all := merged(commonCompaction, own)
@@ -98,6 +110,11 @@ func normalizeCompaction(m map[string]string) (map[string]string, error) {
 	}
 	if err := checkBuckets(m); err != nil {
 		return nil, err
+	}
+	if strategy == "UnifiedCompactionStrategy" {
+		if err := checkSizes(m); err != nil {
+			return nil, err
+		}
 	}
 	out := maps.Clone(m)
 	out["class"] = class
@@ -258,7 +275,7 @@ func windowUnit(name, v string) error {
 func unitInterval(name, v string) error {
 	f, ok := parseDouble(v)
 	if !ok {
-		return misconfigured("%s is not a valid number between 0 and 1: %s", name, v)
+		return misconfigured("%s is not a valid number between 0 and 1: For input string: \"%s\"", name, v)
 	}
 	if f < 0 || f > 1 {
 		return misconfigured("%s %s must be between 0 and 1", name, v)
@@ -274,28 +291,98 @@ func overlapMethod(_, v string) error {
 	return misconfigured("Invalid overlap inclusion method %s. The valid options are [NONE, SINGLE, TRANSITIVE].", v)
 }
 
-// anySize checks a size such as 1GiB or 100 MB.
-func anySize(name, v string) error {
+func anyInt(name, v string) error {
+	_, err := parseLong(name, v)
+	return err
+}
+
+// binaryUnits are those of sizes, each 1024 times the one before.
+var binaryUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
+// parseSize reads a size such as 100MiB, with Cassandra's reason when it cannot.
+func parseSize(v string) (int64, string) {
 	s := strings.TrimSpace(v)
-	number := strings.TrimRight(s, "BKMGTPEibkmgtpe ")
-	if _, ok := parseDouble(number); !ok {
-		return misconfigured("%s %s is not a valid size in bytes: For input string: \"%s\"", name, v, v)
+	if !strings.HasSuffix(s, "B") {
+		return 0, v + " does not end in unit B"
+	}
+	number := strings.TrimRight(s, "BKMGTPEi ")
+	unit := strings.TrimSpace(s[len(number):])
+	f, ok := parseDouble(number)
+	at := slices.Index(binaryUnits, unit)
+	if !ok || at < 0 {
+		return 0, "For input string: \"" + number + "\""
+	}
+	return int64(math.Ldexp(f, 10*at)), ""
+}
+
+// showSize writes a size as Cassandra's FBUtilities.prettyPrintMemory does.
+func showSize(n int64) string {
+	at := 0
+	f := float64(n)
+	for f >= 1024 && at < len(binaryUnits)-1 {
+		f /= 1024
+		at++
+	}
+	if at == 0 {
+		return strconv.FormatInt(n, 10) + "B"
+	}
+	return strconv.FormatFloat(f, 'f', 3, 64) + binaryUnits[at]
+}
+
+const (
+	leastSize         = 1 << 20
+	defaultTargetSize = 1 << 30
+	defaultMinSize    = 100 << 20
+)
+
+func largeSize(name, v string) error {
+	n, reason := parseSize(v)
+	if reason != "" {
+		return misconfigured("%s %s is not a valid size in bytes: %s", name, v, reason)
+	}
+	if n < leastSize {
+		return misconfigured("%s %s is not acceptable, size must be at least %s", name, v, showSize(leastSize))
 	}
 	return nil
 }
 
+func minSize(name, v string) error {
+	if n, reason := parseSize(v); reason != "" || n < 0 {
+		return misconfigured("%s is not a valid size in bytes for %s", v, name)
+	}
+	return nil
+}
+
+// checkSizes compares UCS's two sizes.
+func checkSizes(m map[string]string) error {
+	target, least := int64(defaultTargetSize), int64(defaultMinSize)
+	if v, ok := m["target_sstable_size"]; ok {
+		target, _ = parseSize(v)
+	}
+	if v, ok := m["min_sstable_size"]; ok {
+		least, _ = parseSize(v)
+	}
+	// The target's own lower bound is its 0.7-fold, half a doubling.
+	if float64(least) > float64(target)*math.Sqrt(0.5) {
+		return misconfigured("Invalid configuration, min_sstable_size (%s) should be less than 70%% of the targetSSTableSize (%s)",
+			showSize(least), showSize(target))
+	}
+	return nil
+}
+
+var scalingParameter = regexp.MustCompile(`^(N|L[0-9]+|T[0-9]+|[+-]?[0-9]+)$`)
+
 // scalingParameters checks UCS's list of T4, L8, N or plain integers.
 func scalingParameters(_, v string) error {
 	for _, p := range strings.Split(v, ",") {
-		s := strings.ToUpper(strings.TrimSpace(p))
-		if s == "N" {
-			continue
+		p = strings.TrimSpace(p)
+		if !scalingParameter.MatchString(p) {
+			return misconfigured("Scaling parameter %s must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+", p)
 		}
-		number := strings.TrimLeft(s, "TL")
-		n, err := strconv.Atoi(number)
-		prefixed := len(number) < len(s)
-		if err != nil || len(s)-len(number) > 1 || prefixed && n < 2 {
-			return misconfigured("Scaling parameter %s must match \"^(N)|L(\\d+)|T(\\d+)|([+-]?\\d+)$\"", p)
+		if p[0] == 'L' || p[0] == 'T' {
+			if n, err := strconv.ParseInt(p[1:], 10, 32); err != nil || n < 2 {
+				return misconfigured("Fan factor cannot be lower than 2 in %s", p)
+			}
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 // a real one gave them. A directive altered shows the options of a table that
 // are not the defaults. Where Varve differs on purpose the directive is varve.
 func TestStatements(t *testing.T) {
-	for _, name := range []string{"keyspace", "table", "options"} {
+	for _, name := range []string{"keyspace", "table", "options", "alter", "usertype", "index", "refused"} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			c, err := Open(ctx, NewMemoryStorage())
@@ -86,7 +86,7 @@ func describeForTest(s *Snapshot, what string) string {
 		if t, x := k.FindIndex(object); x != nil {
 			return DescribeIndex(t, x)
 		}
-		return fmt.Sprintf("invalid: Index '%s' not found in '%s'", object, ks)
+		return fmt.Sprintf("invalid: Table for existing index '%s' not found in '%s'", object, ks)
 	}
 	object, internals := strings.CutSuffix(object, " WITH INTERNALS")
 	t := k.Tables[object]

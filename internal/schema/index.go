@@ -27,7 +27,7 @@ func (d *draft) createIndex(st *cql.CreateIndex) (*Result, error) {
 	if st.Name.Keyspace != "" && st.Name.Keyspace != ks {
 		return nil, invalid("Keyspace name '%s' doesn't match index name '%s.%s'", ks, st.Name.Keyspace, st.Name.Name)
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "ALTER", shownTable(ks, st.Table.Name)); err != nil {
 		return nil, err
 	}
 	index, err := newIndex(st)
@@ -94,7 +94,8 @@ func newIndex(st *cql.CreateIndex) (*Index, error) {
 	using := st.Using
 	switch {
 	case st.Custom && using == "":
-		return nil, invalid("CUSTOM index requires specifiying the index class")
+		// Cassandra's default implementation stands in, and is not a class.
+		return nil, unknownIndexClass("legacy_local_table")
 	case strings.EqualFold(using, "legacy_local_table"):
 		using = ""
 	case !st.Custom && using != "":
@@ -147,7 +148,7 @@ func unknownIndexClass(class string) error {
 func (x *Index) setTarget(t *Table, st *cql.CreateIndex) error {
 	if len(st.Targets) == 0 {
 		if x.IsSAI() {
-			return misconfigured("Missing target column")
+			return invalid("Failed to retrieve target column for: ")
 		}
 		return invalid("Only CUSTOM indexes can be created without specifying a target column")
 	}
@@ -162,15 +163,12 @@ func (x *Index) setTarget(t *Table, st *cql.CreateIndex) error {
 			}
 			names = append(names, target.Column)
 		}
-		return misconfigured("A storage-attached index cannot be created over multiple columns: %s", strings.Join(names, ","))
+		return invalid("A storage-attached index cannot be created over multiple columns: %s", strings.Join(names, ", "))
 	}
 	target := st.Targets[0]
 	c := t.Columns[target.Column]
 	if c == nil {
-		if !validName(target.Column) {
-			return invalid("Column '%s' contains non-alphanumeric-underscore characters", target.Column)
-		}
-		return invalid("Column '%s' doesn't exist", target.Column)
+		return invalid("Undefined column name %s in table %s.%s", cqltype.MaybeQuote(target.Column), t.Keyspace, t.Name)
 	}
 	kind := target.Kind
 	if kind == "" && c.Type.IsCollection() && c.Type.IsMultiCell() {
@@ -249,6 +247,12 @@ func (x *Index) checkSAI(t *Table) error {
 		case "vector":
 			return invalid("CQL type %s cannot have vector options", x.Column.Type)
 		case "analyzer":
+			if !analyzable(x.Column.Type) {
+				return invalid("CQL type %s cannot be analyzed.", x.Column.Type)
+			}
+			if v := x.Options[key]; !strings.EqualFold(v, "true") && !strings.EqualFold(v, "false") {
+				return invalid("Illegal value for boolean option '%s': %s", key, v)
+			}
 			if !plainAnalyzer(key, x.Options[key]) {
 				return unsupported("index analyzers (option " + key + ")")
 			}
@@ -259,11 +263,18 @@ func (x *Index) checkSAI(t *Table) error {
 	}
 	for _, o := range t.Indexes {
 		if o.IsSAI() && o.Column == x.Column && o.Target == x.Target {
-			return misconfigured("Cannot create more than one storage-attached index on the same column: %s",
+			return invalid("Cannot create more than one storage-attached index on the same column: %s",
 				cqltype.MaybeQuote(x.Column.Name))
 		}
 	}
 	return nil
+}
+
+func analyzable(t *cqltype.Type) bool {
+	if t.IsCollection() {
+		return slices.ContainsFunc(t.Elems, analyzable)
+	}
+	return t.Kind == cqltype.KindText || t.Kind == cqltype.KindAscii
 }
 
 // plainAnalyzer reports an analyzer option at its default, which changes nothing.
@@ -326,8 +337,8 @@ func (d *draft) dropIndex(st *cql.DropIndex) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
-		return nil, err
+	if k := d.snap.Keyspaces[ks]; k != nil && k.System {
+		return nil, invalid("System keyspace '%s' is not user-modifiable", ks)
 	}
 	var t *Table
 	var x *Index

@@ -20,8 +20,8 @@ const strategyPackage = "org.apache.cassandra.locator."
 const repairWarning = "When increasing replication factor you need to run a full (-full) repair to distribute the data."
 
 func (d *draft) createKeyspace(st *cql.CreateKeyspace) (*Result, error) {
-	if err := d.changeable(st.Name); err != nil {
-		return nil, err
+	if k := d.snap.Keyspaces[st.Name]; k != nil && k.System && !replicatedSystem[st.Name] {
+		return nil, invalid("System keyspace '%s' is not user-modifiable", st.Name)
 	}
 	if !validName(st.Name) {
 		return nil, invalid("Keyspace name must not be empty and must contain alphanumeric or underscore "+
@@ -36,7 +36,7 @@ func (d *draft) createKeyspace(st *cql.CreateKeyspace) (*Result, error) {
 		return nil, err
 	}
 	if !ps.has("replication") {
-		return nil, misconfigured("Missing mandatory option 'replication'")
+		return nil, invalid("Missing mandatory option 'replication'")
 	}
 	if d.snap.Keyspaces[st.Name] != nil {
 		if st.IfNotExists {
@@ -60,12 +60,12 @@ func (d *draft) createKeyspace(st *cql.CreateKeyspace) (*Result, error) {
 	}, nil
 }
 
-// alterableSystem are the system keyspaces whose replication may be changed.
-var alterableSystem = map[string]bool{"system_auth": true, "system_distributed": true, "system_traces": true}
+// replicatedSystem are the system keyspaces whose replication may be changed.
+var replicatedSystem = map[string]bool{"system_auth": true, "system_distributed": true, "system_traces": true}
 
 func (d *draft) alterKeyspace(st *cql.AlterKeyspace) (*Result, error) {
-	if !alterableSystem[st.Name] {
-		if err := d.changeable(st.Name); err != nil {
+	if !replicatedSystem[st.Name] {
+		if err := d.changeable(st.Name, "ALTER", shownKeyspace(st.Name)); err != nil {
 			return nil, err
 		}
 	}
@@ -85,16 +85,18 @@ func (d *draft) alterKeyspace(st *cql.AlterKeyspace) (*Result, error) {
 		return nil, err
 	}
 	d.dirty[keyspaceKey(st.Name)] = true
-	res := &Result{Event: &Event{Change: "UPDATED", Target: "KEYSPACE", Keyspace: st.Name}}
+	res := &Result{
+		Event:    &Event{Change: "UPDATED", Target: "KEYSPACE", Keyspace: st.Name},
+		Warnings: d.replicationWarnings(k),
+	}
 	if replicas(k.Replication) > before {
 		res.Warnings = append(res.Warnings, repairWarning)
 	}
-	res.Warnings = append(res.Warnings, d.replicationWarnings(k)...)
 	return res, nil
 }
 
 func (d *draft) dropKeyspace(st *cql.DropKeyspace) (*Result, error) {
-	if err := d.changeable(st.Name); err != nil {
+	if err := d.changeable(st.Name, "DROP", shownKeyspace(st.Name)); err != nil {
 		return nil, err
 	}
 	k := d.snap.Keyspaces[st.Name]
@@ -165,8 +167,8 @@ func (d *draft) replication(ks string, options, before map[string]string) (map[s
 				return nil, misconfigured("Unrecognized strategy option {%s} passed to SimpleStrategy for keyspace %s", key, ks)
 			}
 		}
-		if options["replication_factor"] == "" {
-			return nil, misconfigured("SimpleStrategy requires a replication_factor strategy option.")
+		if _, given := options["replication_factor"]; !given {
+			options["replication_factor"] = defaultReplication
 		}
 	case "NetworkTopologyStrategy":
 		if err := d.expandTopology(ks, options, before); err != nil {
@@ -193,18 +195,22 @@ func (d *draft) replication(ks string, options, before map[string]string) (map[s
 // datacenter and refuses datacenters that are not there.
 func (d *draft) expandTopology(ks string, options, before map[string]string) error {
 	factor, given := options["replication_factor"]
-	if !given && before != nil && before["replication_factor"] != "" && len(options) == 0 {
-		// Changing from SimpleStrategy without options keeps its factor.
-		factor, given = before["replication_factor"], true
-	}
 	delete(options, "replication_factor")
-	if given {
-		if err := checkReplicationFactor(factor); err != nil {
-			return err
+	if !given && len(options) == 0 {
+		// Without options an altered keyspace keeps its factor.
+		if factor, given = before["replication_factor"], true; factor == "" {
+			factor = defaultReplication
 		}
-		if _, explicit := options[d.datacenter]; !explicit {
-			options[d.datacenter] = factor
+	}
+	if kept := before[d.datacenter]; given && kept != "" && options[d.datacenter] == "" {
+		// The general factor is for datacenters that are new to the keyspace.
+		factor = kept
+	}
+	if given && options[d.datacenter] == "" {
+		if n, err := strconv.Atoi(factor); err == nil && n < 0 {
+			factor = "0"
 		}
+		options[d.datacenter] = factor
 	}
 	for _, dc := range slices.Sorted(maps.Keys(options)) {
 		if dc != d.datacenter {
@@ -220,13 +226,16 @@ func (d *draft) expandTopology(ks string, options, before map[string]string) err
 	return nil
 }
 
+// defaultReplication is default_keyspace_rf of cassandra.yaml.
+const defaultReplication = "1"
+
 func checkReplicationFactor(s string) error {
 	if strings.Contains(s, "/") {
 		return misconfigured("Transient replication is not enabled on this node")
 	}
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
-		return misconfigured("Replication factor must be numeric; found %s", s)
+		return misconfigured("For input string: \"%s\"", s)
 	}
 	if n < 0 {
 		return misconfigured("Replication factor must be non-negative, found %s", s)

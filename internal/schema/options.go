@@ -64,6 +64,17 @@ func (o *TableOptions) set(ps properties) error {
 	return o.check()
 }
 
+// setNew is set for a new table, where leveled compaction changes a default.
+func (o *TableOptions) setNew(ps properties) error {
+	if err := o.set(ps); err != nil {
+		return err
+	}
+	if !ps.has("bloom_filter_fp_chance") && o.Compaction["class"] == compactionPackage+"LeveledCompactionStrategy" {
+		o.BloomFilterFPChance = 0.1
+	}
+	return nil
+}
+
 func (o *TableOptions) setScalars(ps properties) error {
 	for name, p := range map[string]*bool{
 		"allow_auto_snapshot": &o.AllowAutoSnapshot, "cdc": &o.CDC, "incremental_backups": &o.IncrementalBackups,
@@ -123,12 +134,8 @@ func (o *TableOptions) setMaps(ps properties) error {
 			return err
 		}
 	}
-	// Cassandra accepts extensions in the grammar of properties and ignores
-	// them: they are set through its internal interface alone.
-	if ps.has("compaction") && !ps.has("bloom_filter_fp_chance") && o.BloomFilterFPChance == 0.01 &&
-		o.Compaction["class"] == compactionPackage+"LeveledCompactionStrategy" {
-		o.BloomFilterFPChance = 0.1
-	}
+	// extensions are accepted and ignored, as in Cassandra: they are set
+	// through its internal interface alone.
 	return nil
 }
 
@@ -154,7 +161,7 @@ func (o *TableOptions) setPolicies(ps properties) error {
 		}
 		s = strings.ToUpper(s)
 		if s != "NONE" && s != "BLOCKING" {
-			return invalid("No enum constant org.apache.cassandra.service.reads.repair.ReadRepairStrategy.%s", s)
+			return misconfigured("Invalid value %s for option 'read_repair': only 'NONE' and 'BLOCKING' are allowed", s)
 		}
 		o.ReadRepair = s
 	}
@@ -163,16 +170,13 @@ func (o *TableOptions) setPolicies(ps properties) error {
 		if err != nil {
 			return err
 		}
-		if !knownMemtables[s] {
+		if s != "default" {
 			return misconfigured("Memtable configuration \"%s\" not found.", s)
 		}
 		o.Memtable = s
 	}
 	return nil
 }
-
-// knownMemtables are the configurations of the shipped cassandra.yaml.
-var knownMemtables = map[string]bool{"default": true, "skiplist": true, "trie": true}
 
 func (o *TableOptions) check() error {
 	if o.BloomFilterFPChance <= minBloomFilterFPChance || o.BloomFilterFPChance > 1 || math.IsNaN(o.BloomFilterFPChance) {
@@ -207,7 +211,7 @@ func (o *TableOptions) check() error {
 }
 
 func normalizeCaching(m map[string]string) (map[string]string, error) {
-	out := map[string]string{"keys": "ALL", "rows_per_partition": "NONE"}
+	out := map[string]string{"keys": "NONE", "rows_per_partition": "NONE"}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if out[key] == "" {
 			return nil, misconfigured("Invalid caching sub-options [%s]: only 'keys' and 'rows_per_partition' are allowed",
@@ -272,10 +276,10 @@ func normalizeCompression(m map[string]string) (map[string]string, error) {
 		}
 		return map[string]string{"enabled": "false"}, nil
 	}
-	delete(m, "enabled")
 	if len(m) == 0 {
-		return defaultOptions().Compression, nil
+		return map[string]string{"enabled": "false"}, nil
 	}
+	delete(m, "enabled")
 	class, ok := m["class"]
 	if !ok {
 		return nil, misconfigured("Missing sub-option 'class' for the 'compression' option.")
@@ -311,7 +315,7 @@ func normalizeCompression(m map[string]string) (map[string]string, error) {
 		f, fok := parseDouble(v)
 		switch {
 		case !fok:
-			return nil, invalid("For input string: \"%s\"", v)
+			return nil, misconfigured("Invalid value for min_compress_ratio")
 		case f < 0:
 			return nil, misconfigured("Invalid negative min_compress_ratio")
 		case f > 0 && f < 1:
@@ -323,11 +327,36 @@ func normalizeCompression(m map[string]string) (map[string]string, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		if !slices.Contains(extra, key) {
-			return nil, misconfigured("Unknown compression options [%s]", key)
+			return nil, misconfigured("Unknown compression options %s", key)
+		}
+		if err := checkCompressorOption(key, m[key]); err != nil {
+			return nil, err
 		}
 		out[key] = m[key]
 	}
 	return out, nil
+}
+
+// checkCompressorOption checks the options that compressors have of their own.
+func checkCompressorOption(name, value string) error {
+	n, err := strconv.Atoi(value)
+	switch name {
+	case "compression_level":
+		if err != nil || n < -131072 || n > 22 {
+			return misconfigured("ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException %s=%s is invalid",
+				name, value)
+		}
+	case "lz4_high_compressor_level":
+		if err != nil || n < 1 || n > 17 {
+			return misconfigured("Invalid value [%s] for parameter '%s'. Value must be between 1 and 17.", value, name)
+		}
+	case "lz4_compressor_type":
+		if value != "fast" && value != "high" {
+			return misconfigured("Invalid compressor type '%s' specified for LZ4 parameter '%s'. Valid options are [high, fast].",
+				value, name)
+		}
+	}
+	return nil
 }
 
 var (
@@ -361,6 +390,9 @@ func normalizeRetry(s string) (string, error) {
 			}
 			return "", misconfigured("Invalid value %s for option 'speculative_retry': MIN()/MAX() arguments "+
 				"should be of different types, but both are of type %s", s, kind)
+		}
+		if strings.HasSuffix(b, "p") {
+			a, b = b, a
 		}
 		return strings.ToUpper(m[1]) + "(" + a + "," + b + ")", nil
 	}

@@ -127,13 +127,22 @@ func (d *draft) keyspaceName(written string) (string, error) {
 	return d.session, nil
 }
 
-// changeable refuses changes of system keyspaces.
-func (d *draft) changeable(name string) error {
-	if k := d.snap.Keyspaces[name]; k != nil && k.System {
-		return unauthorized("%s keyspace is not user-modifiable.", name)
+// changeable refuses changes of system keyspaces. permission and resource
+// (as Cassandra prints it) are what the change would need.
+func (d *draft) changeable(name, permission, resource string) error {
+	k := d.snap.Keyspaces[name]
+	switch {
+	case k == nil || !k.System:
+		return nil
+	case replicatedSystem[name]:
+		return unauthorized("Cannot %s %s", permission, resource)
 	}
-	return nil
+	return unauthorized("%s keyspace is not user-modifiable.", name)
 }
+
+func shownKeyspace(ks string) string    { return "<keyspace " + ks + ">" }
+func shownTables(ks string) string      { return "<all tables in " + ks + ">" }
+func shownTable(ks, name string) string { return "<table " + ks + "." + name + ">" }
 
 // validName reports [a-zA-Z0-9_]+, what keyspaces and tables may be called.
 func validName(name string) bool {

@@ -63,12 +63,10 @@ func (r resolver) resolve(ref cql.TypeRef, frozen bool) (*cqltype.Type, error) {
 }
 
 func (r resolver) class(name string) (*cqltype.Type, error) {
-	t, reversed, err := cqltype.ParseClassName(name)
+	// Whether it is reversed does not matter: order is for CLUSTERING ORDER BY to say.
+	t, _, err := cqltype.ParseClassName(name)
 	if err != nil {
-		return nil, syntax("Cannot parse type %s: %s", name, err)
-	}
-	if reversed {
-		return nil, invalid("Cannot use a reversed type %s for a column", name)
+		return nil, syntax("Error setting type %s: %s", name, err)
 	}
 	return t, nil
 }
@@ -113,17 +111,20 @@ func (r resolver) collection(ref cql.TypeRef, frozen bool) (*cqltype.Type, error
 			return nil, invalid("Durations are not allowed as map keys: %s", shown)
 		}
 	}
+	for _, arg := range ref.Args {
+		switch {
+		case frozen || !canFreeze(arg) || alwaysFrozen(arg):
+		case isCollectionRef(arg):
+			return nil, invalid("Non-frozen collections are not allowed inside collections: %s", shown)
+		default:
+			return nil, invalid("Non-frozen UDTs are not allowed inside collections: %s", shown)
+		}
+	}
 	elems := make([]*cqltype.Type, want)
 	for i, arg := range ref.Args {
 		t, err := r.resolve(arg, frozen)
 		if err != nil {
 			return nil, err
-		}
-		if t.IsMultiCell() {
-			if t.Kind == cqltype.KindUDT {
-				return nil, invalid("Non-frozen UDTs are not allowed inside collections: %s", shown)
-			}
-			return nil, invalid("Non-frozen collections are not allowed inside collections: %s", shown)
 		}
 		elems[i] = t
 	}
@@ -171,7 +172,9 @@ func (r resolver) vector(ref cql.TypeRef) (*cqltype.Type, error) {
 	if isNative(ref.Args[0], "counter") {
 		return nil, invalid("Counters are not allowed inside vectors")
 	}
-	elem, err := r.resolve(ref.Args[0], true)
+	// A vector is one value whatever its elements are; Cassandra does not
+	// freeze them, and so shows them as they were written.
+	elem, err := r.resolve(ref.Args[0], false)
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +209,26 @@ func canFreeze(ref cql.TypeRef) bool {
 		return true
 	}
 	return nativeTypes[ref.Name.Name] == nil
+}
+
+// alwaysFrozen reports what is frozen however it is written.
+func alwaysFrozen(ref cql.TypeRef) bool {
+	if ref.Quoted || ref.Name.Keyspace != "" {
+		return false
+	}
+	switch ref.Name.Name {
+	case "frozen", "tuple", "vector":
+		return true
+	}
+	return false
+}
+
+func isCollectionRef(ref cql.TypeRef) bool {
+	switch ref.Name.Name {
+	case "list", "set", "map":
+		return !ref.Quoted && ref.Name.Keyspace == ""
+	}
+	return false
 }
 
 // freezeRef writes frozen<…> around the arguments that freezing reaches, for messages.

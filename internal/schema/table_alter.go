@@ -14,7 +14,7 @@ func (d *draft) alterTable(st *cql.AlterTable) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "ALTER", shownTable(ks, st.Table.Name)); err != nil {
 		return nil, err
 	}
 	if st.Mask {
@@ -98,7 +98,7 @@ func (t *Table) mayAdd(name string, kind ColumnKind, typ *cqltype.Type) error {
 	i := slices.IndexFunc(t.Dropped, func(c DroppedColumn) bool { return c.Name == name })
 	if i >= 0 {
 		was := t.Dropped[i]
-		if !replaceable(was.Type, expandUserTypes(typ)) {
+		if !was.Type.Equal(expandUserTypes(typ)) {
 			return invalid("Cannot add a column '%s' of type %s, incompatible with previously dropped column '%s' of type %s",
 				name, qualified(typ), name, was.Type)
 		}
@@ -113,35 +113,11 @@ func (t *Table) mayAdd(name string, kind ColumnKind, typ *cqltype.Type) error {
 	isCounter := typ.Kind == cqltype.KindCounter
 	switch {
 	case t.Counter && !isCounter:
-		return invalid("Cannot have a non counter column (\"%s\") in a counter table", name)
+		return misconfigured("%s.%s: Cannot have a non counter column (\"%s\") in a counter table", t.Keyspace, t.Name, name)
 	case !t.Counter && isCounter:
-		return invalid("Cannot have a counter column (\"%s\") in a non counter table", name)
+		return misconfigured("%s.%s: Cannot have a counter column (\"%s\") in a non counter table", t.Keyspace, t.Name, name)
 	}
 	return nil
-}
-
-// replaceable reports that values of type was are values of type now, as
-// AbstractType.isValueCompatibleWith.
-func replaceable(was, now *cqltype.Type) bool {
-	if was.Equal(now) {
-		return true
-	}
-	if was.IsMultiCell() || now.IsMultiCell() {
-		return false
-	}
-	switch now.Kind {
-	case cqltype.KindBlob:
-		return true
-	case cqltype.KindText:
-		return was.Kind == cqltype.KindAscii
-	case cqltype.KindVarint:
-		return was.Kind == cqltype.KindInt || was.Kind == cqltype.KindBigint || was.Kind == cqltype.KindTimestamp
-	case cqltype.KindBigint, cqltype.KindTimestamp:
-		return was.Kind == cqltype.KindBigint || was.Kind == cqltype.KindTimestamp
-	case cqltype.KindUUID:
-		return was.Kind == cqltype.KindTimeuuid
-	}
-	return false
 }
 
 func (d *draft) dropColumns(t *Table, st *cql.AlterTable) (changed bool, err error) {
@@ -163,7 +139,7 @@ func (d *draft) dropColumns(t *Table, st *cql.AlterTable) (changed bool, err err
 			return false, invalid("Cannot drop PRIMARY KEY column %s", cqltype.MaybeQuote(name))
 		}
 		if c.Type.Kind == cqltype.KindUDT && c.Type.IsMultiCell() {
-			return false, invalid("Cannot drop non-frozen column %s of user type %s", cqltype.MaybeQuote(name), qualified(c.Type))
+			return false, invalid("Cannot drop non-frozen column %s of user type %s", cqltype.MaybeQuote(name), c.Type)
 		}
 		if names := t.indexesOn(c); len(names) > 0 {
 			return false, invalid("Cannot drop column %s because it has dependent secondary indexes (%s)",
@@ -201,10 +177,7 @@ func renameColumns(t *Table, st *cql.AlterTable) (changed bool, err error) {
 		to := st.RenameTo[i]
 		id, found := names[from]
 		if !found {
-			if st.RenameIfExists {
-				continue
-			}
-			return false, invalid("Column %s was not found in table %s.%s", cqltype.MaybeQuote(from), t.Keyspace, t.Name)
+			return false, invalid("Undefined column name %s in table %s.%s", cqltype.MaybeQuote(from), t.Keyspace, t.Name)
 		}
 		c := t.ByID[id]
 		if c.Kind != PartitionKey && c.Kind != Clustering {

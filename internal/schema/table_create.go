@@ -18,10 +18,10 @@ func (d *draft) createTable(st *cql.CreateTable) (*Result, error) {
 		return nil, err
 	}
 	name := st.Table.Name
-	if err := checkDeclared(st); err != nil {
+	if err := checkDeclared(ks, st); err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "CREATE", shownTables(ks)); err != nil {
 		return nil, err
 	}
 	k := d.snap.Keyspaces[ks]
@@ -38,6 +38,14 @@ func (d *draft) createTable(st *cql.CreateTable) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !validName(name) {
+		return nil, misconfigured("%s.%s: Table name must not be empty or not contain non-alphanumeric-underscore "+
+			"characters (got \"%s\")", ks, name, name)
+	}
+	if len(name) > maxTableNameLength {
+		return nil, misconfigured("%s.%s: Table name must not be more than %d characters long (got %d characters for \"%s\")",
+			ks, name, maxTableNameLength, len(name), name)
+	}
 	if t.PhysID, err = d.phys(); err != nil {
 		return nil, err
 	}
@@ -46,15 +54,8 @@ func (d *draft) createTable(st *cql.CreateTable) (*Result, error) {
 }
 
 // checkDeclared makes the checks that Cassandra makes before it looks at the schema.
-func checkDeclared(st *cql.CreateTable) error {
-	name := st.Table.Name
-	if !validName(name) {
-		return invalid("Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"%s\")", name)
-	}
-	if len(name) > maxTableNameLength {
-		return invalid("Table name must not be more than %d characters long (got %d characters for \"%s\")",
-			maxTableNameLength, len(name), name)
-	}
+func checkDeclared(ks string, st *cql.CreateTable) error {
+	name := ks + "." + st.Table.Name
 	if st.CompactStorage {
 		return unsupported("COMPACT STORAGE")
 	}
@@ -91,7 +92,7 @@ func (d *draft) buildTable(ks string, st *cql.CreateTable) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.Options.set(ps); err != nil {
+	if err := t.Options.setNew(ps); err != nil {
 		return nil, err
 	}
 	if t.ID, err = tableID(ps); err != nil {
@@ -170,7 +171,7 @@ func checkPrimaryKey(st *cql.CreateTable, types map[string]*cqltype.Type) error 
 		case t.IsMultiCell() && t.IsCollection():
 			return invalid("Invalid non-frozen collection type %s for PRIMARY KEY column '%s'", t, name)
 		case t.IsMultiCell():
-			return invalid("Invalid non-frozen user-defined type %s for PRIMARY KEY column '%s'", qualified(t), name)
+			return invalid("Invalid non-frozen user-defined type \"%s\" for PRIMARY KEY column '%s'", qualified(t), name)
 		case t.Kind == cqltype.KindCounter:
 			return invalid("counter type is not supported for PRIMARY KEY column '%s'", name)
 		case usesDuration(t):
@@ -186,12 +187,28 @@ func checkPrimaryKey(st *cql.CreateTable, types map[string]*cqltype.Type) error 
 	return nil
 }
 
-// qualified names a user type with its keyspace, as some messages do.
+// qualified writes a type as some messages do: user types with their keyspace, unquoted.
 func qualified(t *cqltype.Type) string {
 	if t.Kind == cqltype.KindUDT {
-		return t.Keyspace + "." + t.String()
+		if t.Frozen {
+			return "frozen<" + t.Keyspace + "." + t.Name + ">"
+		}
+		return t.Keyspace + "." + t.Name
 	}
-	return t.String()
+	if len(t.Elems) == 0 || t.Kind == cqltype.KindVector {
+		return t.String()
+	}
+	elems := make([]string, len(t.Elems))
+	for i, e := range t.Elems {
+		elems[i] = qualified(e)
+	}
+	shape := *t
+	shape.Elems = nil
+	name, close := shape.String(), ""
+	if inner, frozen := strings.CutPrefix(name, "frozen<"); frozen {
+		name, close = "frozen<"+strings.TrimSuffix(inner, ">"), ">"
+	}
+	return name + "<" + strings.Join(elems, ", ") + ">" + close
 }
 
 // clusteringOrder returns for each clustering column whether it descends.
@@ -218,9 +235,6 @@ func clusteringOrder(st *cql.CreateTable) (map[string]bool, error) {
 				"the clustering columns (%s must appear before %s)", want, o.Column)
 		}
 		return nil, invalid("Missing CLUSTERING ORDER for column %s", want)
-	}
-	if len(st.Order) > 0 && len(st.Order) < len(st.Clustering) {
-		return nil, invalid("Missing CLUSTERING ORDER for column %s", st.Clustering[len(st.Order)])
 	}
 	return desc, nil
 }
@@ -286,7 +300,7 @@ func (d *draft) dropTable(st *cql.DropTable) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "DROP", shownTable(ks, st.Table.Name)); err != nil {
 		return nil, err
 	}
 	t := d.snap.Table(ks, st.Table.Name)

@@ -14,7 +14,7 @@ func (d *draft) createType(st *cql.CreateType) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "CREATE", shownTables(ks)); err != nil {
 		return nil, err
 	}
 	k := d.snap.Keyspaces[ks]
@@ -74,7 +74,7 @@ func (d *draft) alterType(st *cql.AlterType) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "ALTER", shownTables(ks)); err != nil {
 		return nil, err
 	}
 	k := d.keyspace(ks)
@@ -123,7 +123,7 @@ func (d *draft) addField(k *Keyspace, def *cqltype.Type, st *cql.AlterType) (boo
 	}
 	if usesType(t, def.Name) {
 		return false, invalid("Cannot add new field %s of type %s to user type %s as it would create a circular reference",
-			st.AddField, t, qualified(def))
+			st.AddField, qualified(t), qualified(def))
 	}
 	var users []string
 	for _, name := range slices.Sorted(maps.Keys(k.Tables)) {
@@ -135,7 +135,7 @@ func (d *draft) addField(k *Keyspace, def *cqltype.Type, st *cql.AlterType) (boo
 	}
 	if len(users) > 0 {
 		return false, invalid("Cannot add new field %s of type %s to user type %s as the type is being used in "+
-			"partition key by the following tables: %s", st.AddField, t, qualified(def), strings.Join(users, ", "))
+			"partition key by the following tables: %s", st.AddField, qualified(t), qualified(def), strings.Join(users, ", "))
 	}
 	def.FieldNames = append(def.FieldNames, st.AddField)
 	def.Elems = append(def.Elems, t)
@@ -155,7 +155,7 @@ func renameFields(def *cqltype.Type, st *cql.AlterType) error {
 	}
 	for i, f := range def.FieldNames {
 		if slices.Contains(def.FieldNames[:i], f) {
-			return invalid("Duplicate field name %s in type %s", f, qualified(def))
+			return invalid("Duplicate field name %s in type %s", f, def.Keyspace)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (d *draft) dropType(st *cql.DropType) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.changeable(ks); err != nil {
+	if err := d.changeable(ks, "DROP", shownTables(ks)); err != nil {
 		return nil, err
 	}
 	name := st.Type.Name
@@ -210,7 +210,7 @@ func (d *draft) dropType(st *cql.DropType) (*Result, error) {
 		}
 	}
 	if len(users) > 0 {
-		return nil, invalid("Cannot drop user type '%s.%s' as it is still used by user types [%s]",
+		return nil, invalid("Cannot drop user type '%s.%s' as it is still used by user types %s",
 			ks, name, strings.Join(users, ", "))
 	}
 	for _, table := range slices.Sorted(maps.Keys(k.Tables)) {
@@ -220,7 +220,7 @@ func (d *draft) dropType(st *cql.DropType) (*Result, error) {
 		}
 	}
 	if len(users) > 0 {
-		return nil, invalid("Cannot drop user type '%s.%s' as it is still used by tables [%s]",
+		return nil, invalid("Cannot drop user type '%s.%s' as it is still used by tables %s",
 			ks, name, strings.Join(users, ", "))
 	}
 	delete(d.keyspace(ks).Types, name)
