@@ -78,7 +78,7 @@ func (p *parser) parameterised(args int) TypeRef {
 	}
 	p.expect(tGt)
 	if frozen && p.err == nil && !t.Args[0].freezable() {
-		p.fail("frozen<> is only allowed on collections, tuples, and user-defined types (trying to freeze %s)",
+		p.fail("frozen<> is only allowed on collections, tuples, and user-defined types (got %s)",
 			t.Args[0].Name.Name)
 	}
 	return t
