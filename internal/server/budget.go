@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// budget bounds a number of bytes in use. A request larger than the whole
+// budget may still use it alone.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+
+	waiting atomic.Int32
+	mu      sync.Mutex
+	freed   chan struct{} // closed and replaced at each release that has waiters
+}
+
+// try takes n bytes if they are free.
+func (b *budget) try(n int64) bool {
+	if used := b.used.Add(n); used > b.limit && used != n {
+		b.used.Add(-n)
+		return false
+	}
+	return true
+}
+
+// take takes n bytes, waiting until they are free.
+func (b *budget) take(ctx context.Context, n int64) error {
+	if b.try(n) {
+		return nil
+	}
+	b.waiting.Add(1)
+	defer b.waiting.Add(-1)
+	for {
+		b.mu.Lock()
+		if b.freed == nil {
+			b.freed = make(chan struct{})
+		}
+		freed := b.freed
+		b.mu.Unlock()
+		if b.try(n) {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// force takes n bytes whether free or not.
+func (b *budget) force(n int64) { b.used.Add(n) }
+
+func (b *budget) release(n int64) {
+	b.used.Add(-n)
+	if b.waiting.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
+	b.mu.Unlock()
+}

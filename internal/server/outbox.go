@@ -1,0 +1,164 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"varve/internal/cqlwire"
+)
+
+// maxWriteChunk bounds one write call, so that a slow client shows progress.
+const maxWriteChunk = 1 << 20
+
+// maxKeptBuffer bounds the buffers that a connection keeps for reuse, in bytes.
+const maxKeptBuffer = 256 << 10
+
+// outbox collects a connection's response frames. Whoever flushes writes all
+// that has been collected, with what is added meanwhile; there is no writer
+// goroutine to wake.
+type outbox struct {
+	nc      net.Conn
+	metrics *Metrics
+	limit   int // bytes queued at which add waits
+
+	writeStart atomic.Int64 // when the write under way began, by Server.now; 0: none
+	now        func() int64
+
+	mu      sync.Mutex
+	room    sync.Cond // signalled when pending shrinks or the outbox closes
+	pending []byte    // whole frames
+	spare   []byte
+	writing bool
+	closed  bool
+	framed  bool // version 5 after the handshake: segments
+	lz4     bool // segments are compressed
+	wire    []byte
+}
+
+func (o *outbox) init(nc net.Conn, m *Metrics, limit int, now func() int64) {
+	o.nc, o.metrics, o.limit, o.now = nc, m, limit, now
+	o.room.L = &o.mu
+}
+
+// begin locks the outbox and returns the buffer to append one frame to; end
+// must follow, in the same goroutine. It waits while too much is queued.
+func (o *outbox) begin() []byte {
+	o.mu.Lock()
+	for len(o.pending) >= o.limit && !o.closed {
+		if !o.writing {
+			o.flushLocked()
+			continue
+		}
+		o.metrics.Paused.Add(1)
+		o.room.Wait()
+	}
+	return o.pending
+}
+
+// end takes the buffer back.
+func (o *outbox) end(b []byte) {
+	if !o.closed {
+		o.pending = b
+	}
+	o.mu.Unlock()
+}
+
+// push adds a whole frame without ever waiting; false when too much is queued.
+func (o *outbox) push(frame []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return true
+	}
+	if len(o.pending) >= 2*o.limit {
+		return false
+	}
+	o.pending = append(o.pending, frame...)
+	return true
+}
+
+// flush writes what is queued, unless another goroutine is at it (which then
+// writes this too).
+func (o *outbox) flush() {
+	o.mu.Lock()
+	if !o.writing {
+		o.flushLocked()
+	}
+	o.mu.Unlock()
+}
+
+// idle reports that nothing is queued or being written.
+func (o *outbox) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.writing && len(o.pending) == 0
+}
+
+func (o *outbox) flushLocked() {
+	for len(o.pending) > 0 && !o.closed {
+		o.writing = true
+		b := o.pending
+		o.pending = o.spare[:0]
+		o.spare = nil
+		framed, lz4 := o.framed, o.lz4
+		o.mu.Unlock()
+
+		out := b
+		if framed {
+			o.wire = cqlwire.AppendSegments(o.wire[:0], b, lz4)
+			out = o.wire
+		}
+		err := o.write(out)
+		if cap(o.wire) > maxKeptBuffer {
+			o.wire = nil
+		}
+
+		o.mu.Lock()
+		o.writing = false
+		if cap(b) <= maxKeptBuffer {
+			o.spare = b
+		}
+		if err != nil {
+			o.closeLocked()
+		}
+		o.room.Broadcast()
+	}
+}
+
+// write is called by the one goroutine that has set writing.
+func (o *outbox) write(b []byte) error {
+	defer o.writeStart.Store(0)
+	for len(b) > 0 {
+		n := min(len(b), maxWriteChunk)
+		o.writeStart.Store(o.now())
+		n, err := o.nc.Write(b[:n])
+		o.metrics.Writes.Add(1)
+		o.metrics.BytesSent.Add(int64(n))
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// setFramed switches to segments; what is queued must have been flushed.
+func (o *outbox) setFramed(lz4 bool) {
+	o.mu.Lock()
+	o.framed, o.lz4 = true, lz4
+	o.mu.Unlock()
+}
+
+// close drops what is queued and lets everyone go who waits for room.
+func (o *outbox) close() {
+	o.mu.Lock()
+	o.closeLocked()
+	o.mu.Unlock()
+}
+
+func (o *outbox) closeLocked() {
+	o.closed = true
+	o.pending = nil
+	o.room.Broadcast()
+}
