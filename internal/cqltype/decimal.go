@@ -253,8 +253,8 @@ func ParseDecimal(s string) (DecimalValue, error) {
 	mantissa, exponent := s, int64(0)
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		mantissa = s[:i]
-		e, err := strconv.ParseInt(s[i+1:], 10, 64)
-		if err != nil || len(s)-i > 12 {
+		e, err := strconv.ParseInt(s[i+1:], 10, 32)
+		if err != nil {
 			return DecimalValue{}, errNotNumber
 		}
 		exponent = e

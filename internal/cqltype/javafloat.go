@@ -29,12 +29,13 @@ func appendJavaFloat(dst []byte, v float64, bits int) []byte {
 	}
 	var buf [32]byte
 	text := strconv.AppendFloat(buf[:0], v, 'e', -1, bits)
-	at := bytes.IndexByte(text, 'e')
-	dst = append(dst, text[:at]...)
-	if bytes.IndexByte(text[:at], '.') < 0 {
-		dst = append(dst, '.', '0')
+	if bytes.IndexByte(text, '.') < 0 {
+		// Of the texts with two digits, the least that Java writes, take the
+		// nearest one: 4.9E-324, not 5.0E-324.
+		text = strconv.AppendFloat(buf[:0], v, 'e', 1, 64)
 	}
-	dst = append(dst, 'E')
+	at := bytes.IndexByte(text, 'e')
+	dst = append(append(dst, text[:at]...), 'E')
 	exponent := text[at+1:]
 	if exponent[0] == '-' {
 		dst = append(dst, '-')

@@ -123,6 +123,17 @@ func (n jsonNode) javaClass() string {
 	return "null"
 }
 
+// javaPackage is the package of javaClass, with a dot at its end.
+func (n jsonNode) javaPackage() string {
+	switch n.javaClass() {
+	case "ArrayList", "LinkedHashMap":
+		return "java.util."
+	case "BigInteger":
+		return "java.math."
+	}
+	return "java.lang."
+}
+
 // javaText is the value as Java's toString shows it.
 func (n jsonNode) javaText() string {
 	switch n.kind {
@@ -197,7 +208,9 @@ func blobFromNode(n jsonNode) ([]byte, error) {
 		return fmt.Errorf("Value '%s' is not a valid blob representation: %s", n.javaText(), reason)
 	}
 	if n.kind != jsonString {
-		return nil, bad("a " + n.javaClass() + " is no string")
+		class := n.javaPackage() + n.javaClass()
+		return nil, bad("class " + class + " cannot be cast to class java.lang.String (" + class +
+			" and java.lang.String are in module java.base of loader 'bootstrap')")
 	}
 	digits, ok := strings.CutPrefix(n.text, "0x")
 	if !ok {
@@ -302,6 +315,9 @@ func elementsFromNode(t *Type, n jsonNode) ([]byte, error) {
 		b, err := fromNode(t.Elems[0], e)
 		if err != nil {
 			return nil, err
+		}
+		if t.Kind == KindVector && isNull(t.Elems[0], b) {
+			return nil, errNullInVector
 		}
 		elems[i] = b
 	}

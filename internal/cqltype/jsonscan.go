@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -65,7 +66,7 @@ func parseJSON(s string) (jsonNode, error) {
 	}
 	scalar := n.kind != jsonString && n.kind != jsonArray && n.kind != jsonObject
 	if scalar && sc.at < len(s) && strings.IndexByte(" \t\r\n", s[sc.at]) < 0 {
-		return n, sc.unexpected("space expected after a value")
+		return n, sc.unexpected("Expected space separating root-level values")
 	}
 	return n, nil
 }
@@ -82,7 +83,7 @@ func (sc *jsonScanner) unexpected(why string) error {
 		return sc.fail("Unexpected end-of-input: %s", why)
 	}
 	r, _ := utf8.DecodeRuneInString(sc.s[sc.at:])
-	return sc.fail("Unexpected character (%q (code %d)): %s", r, r, why)
+	return sc.fail("Unexpected character ('%c' (code %d)): %s", r, r, why)
 }
 
 func (sc *jsonScanner) blanks() {
@@ -128,8 +129,21 @@ func (sc *jsonScanner) word() (jsonNode, error) {
 			return jsonNode{kind: jsonBoolean, text: w}, nil
 		}
 	}
-	return jsonNode{}, sc.unexpected("expected a valid value")
+	if sc.at >= len(sc.s) && sc.depth == 0 {
+		return jsonNode{}, sc.fail("No content to map due to end-of-input")
+	}
+	rest := sc.s[sc.at:]
+	end := strings.IndexFunc(rest, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	switch {
+	case end < 0:
+		end = len(rest)
+	case end == 0:
+		return jsonNode{}, sc.unexpected("expected a valid value (" + jsonExpected + ")")
+	}
+	return jsonNode{}, sc.fail("Unrecognized token '%s': was expecting (%s)", rest[:min(end, 256)], jsonExpected)
 }
+
+const jsonExpected = "JSON String, Number, Array, Object or token 'null', 'true' or 'false'"
 
 func (sc *jsonScanner) enter() error {
 	sc.at++

@@ -94,6 +94,9 @@ func (r *keyReader) varint(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	if len(m) < 8 {
+		return appendVarint64(dst, smallMagnitude(negative, m)), nil
+	}
 	v := new(big.Int).SetBytes(m)
 	if negative {
 		v.Neg(v)
@@ -101,21 +104,25 @@ func (r *keyReader) varint(dst []byte) ([]byte, error) {
 	return AppendVarint(dst, v), nil
 }
 
-// orderedInt reads a number written by appendOrderedInt.
-func (r *keyReader) orderedInt() (int64, error) {
-	var buf [8]byte
-	negative, m, err := r.magnitude(buf[:0])
-	if err != nil || len(m) > 8 {
-		return 0, errKey
-	}
+func smallMagnitude(negative bool, m []byte) int64 {
 	var v int64
 	for _, c := range m {
 		v = v<<8 | int64(c)
 	}
 	if negative {
-		v = -v
+		return -v
 	}
-	return v, nil
+	return v
+}
+
+// orderedInt reads a number written by appendOrderedInt.
+func (r *keyReader) orderedInt() (int64, error) {
+	var buf [8]byte
+	negative, m, err := r.magnitude(buf[:0])
+	if err != nil || len(m) > 7 {
+		return 0, errKey
+	}
+	return smallMagnitude(negative, m), nil
 }
 
 // A decimal is its sign, the exponent e of 0.d₁d₂… × 10^e as an ordered
@@ -197,13 +204,23 @@ func appendCanonicalDecimal(dst []byte, negative bool, digits []byte, exponent i
 	for ; scale < math.MinInt32 && len(digits) <= maxNumberDigits; scale++ {
 		digits = append(digits, '0')
 	}
-	v, ok := new(big.Int).SetString(string(digits), 10)
-	if !ok || scale < math.MinInt32 || scale > math.MaxInt32 {
+	if scale < math.MinInt32 || scale > math.MaxInt32 || len(digits) == 0 {
 		return dst, errKey
 	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(int32(scale)))
+	if len(digits) < 19 {
+		var v int64
+		for _, c := range digits {
+			v = v*10 + int64(c-'0')
+		}
+		if negative {
+			v = -v
+		}
+		return appendVarint64(dst, v), nil
+	}
+	v, _ := new(big.Int).SetString(string(digits), 10)
 	if negative {
 		v.Neg(v)
 	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(int32(scale)))
 	return AppendVarint(dst, v), nil
 }

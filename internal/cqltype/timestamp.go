@@ -128,11 +128,6 @@ func cutClock(s string) (millis int64, rest string, ok bool) {
 // zonedMillis turns a local date and time into Unix milliseconds.
 func zonedMillis(c civil, ofDay int64, zone string, parse func(string) (*time.Location, bool)) (int64, bool) {
 	c.day = min(c.day, c.daysInMonth())
-	days := c.days()
-	if days < math.MinInt64/millisPerDay+2 || days > math.MaxInt64/millisPerDay-2 {
-		return 0, false
-	}
-	local := days*millisPerDay + ofDay
 	loc := time.UTC
 	if zone != "" {
 		var ok bool
@@ -140,7 +135,12 @@ func zonedMillis(c civil, ofDay int64, zone string, parse func(string) (*time.Lo
 			return 0, false
 		}
 	}
-	return local - 1000*localOffset(loc, floorDiv(local, 1000)), true
+	local := c.days()*86400 + ofDay/1000
+	seconds, millis := local-localOffset(loc, local), ofDay%1000
+	if seconds < math.MinInt64/1000 || seconds > (math.MaxInt64-millis)/1000 {
+		return 0, false
+	}
+	return seconds*1000 + millis, true
 }
 
 // localOffset returns the seconds east of UTC at a local time given as if it
@@ -240,13 +240,13 @@ var zoneRegions = map[string]string{
 	"Central Standard Time": "America/Chicago", "Central Daylight Time": "America/Chicago",
 	"EST": "America/New_York", "EDT": "America/New_York", "ET": "America/New_York",
 	"Eastern Standard Time": "America/New_York", "Eastern Daylight Time": "America/New_York",
-	"BST": "Europe/London", "British Summer Time": "Europe/London", "Greenwich Mean Time": "GMT",
+	"British Summer Time": "Europe/London", "Greenwich Mean Time": "GMT",
 	"CET": "Europe/Paris", "CEST": "Europe/Paris",
 	"Central European Time": "Europe/Paris", "Central European Summer Time": "Europe/Paris",
 	"EET": "Europe/Athens", "EEST": "Europe/Athens", "WET": "Europe/Lisbon", "WEST": "Europe/Lisbon",
-	"MSK": "Europe/Moscow", "JST": "Asia/Tokyo", "IST": "Asia/Kolkata", "HKT": "Asia/Hong_Kong",
+	"MSK": "Europe/Moscow", "JST": "Asia/Tokyo", "IST": "Europe/Dublin", "HKT": "Asia/Hong_Kong",
 	"AEST": "Australia/Sydney", "AEDT": "Australia/Sydney", "NZST": "Pacific/Auckland", "NZDT": "Pacific/Auckland",
-	"Coordinated Universal Time": "UTC", "UT": "UTC", "Japan Standard Time": "Asia/Tokyo",
+	"Coordinated Universal Time": "UTC", "UT": "UTC", "Japan Standard Time": "Asia/Tokyo", "BST": "Pacific/Bougainville",
 }
 
 // namedZone reads UTC, GMT or UT with an offset or without, or a zone's name.

@@ -183,9 +183,14 @@ func validateTimeuuid(b []byte) error {
 }
 
 func validateCollection(t *Type, b []byte) error {
-	n, rest, err := cutCount(t, b)
-	if err != nil {
-		return collectionError(t, err)
+	// No count is too large to begin with: every element takes at least four
+	// bytes, so that the loop ends with them.
+	if len(b) < 4 {
+		return collectionError(t, errShort)
+	}
+	n, rest := int64(DecodeInt(b[:4])), b[4:]
+	if t.Kind == KindMap {
+		n *= 2
 	}
 	for i := range n {
 		elem, tail, ok := cutSized(rest)
@@ -204,8 +209,11 @@ func validateCollection(t *Type, b []byte) error {
 		}
 		rest = tail
 	}
-	if len(rest) > 0 {
+	switch {
+	case len(rest) > 0:
 		return collectionError(t, errTrailing)
+	case n < 0:
+		return collectionError(t, errBadLength)
 	}
 	return nil
 }

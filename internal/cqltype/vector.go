@@ -66,6 +66,18 @@ func SplitVector(t *Type, b []byte) ([][]byte, error) {
 	return elems, nil
 }
 
+var errNullInVector = errors.New("null is not supported inside vectors")
+
+// isNull reports null and what Cassandra takes for null: the empty value of
+// all types but texts, blobs, tuples, UDTs and vectors.
+func isNull(t *Type, b []byte) bool {
+	switch t.Kind {
+	case KindText, KindAscii, KindBlob, KindCustom, KindTuple, KindUDT, KindVector:
+		return b == nil
+	}
+	return len(b) == 0
+}
+
 var errEmptyVector = errors.New("Invalid empty vector value")
 
 func shortVector(t *Type) error { return fmt.Errorf("Not enough bytes to read a %s", t) }
