@@ -44,7 +44,7 @@ type Result struct {
 	Built      []*Index
 	BuiltTable *Table
 	// Implied are further events of the same change, such as the tables and
-	// types that go with a dropped keyspace; clients are not told of them.
+	// types that go with a dropped keyspace. Subscribers get them before Event.
 	Implied []Event
 }
 
@@ -113,6 +113,12 @@ func (c *Catalog) Subscribe(f func(Event)) {
 // Apply carries out one DDL statement (keyspace, table, type, index) in the
 // given session keyspace. Errors are *Error with the protocol's code and Cassandra's text.
 func (c *Catalog) Apply(ctx context.Context, sessionKeyspace string, st cql.Statement) (*Result, error) {
+	return c.ApplyAs(ctx, "", sessionKeyspace, st)
+}
+
+// ApplyAs is Apply on behalf of a role, which is granted every permission on
+// the keyspace or table that it creates; "" stands for nobody.
+func (c *Catalog) ApplyAs(ctx context.Context, role, sessionKeyspace string, st cql.Statement) (*Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.draft()
@@ -121,6 +127,7 @@ func (c *Catalog) Apply(ctx context.Context, sessionKeyspace string, st cql.Stat
 	if err != nil {
 		return nil, err
 	}
+	d.grantCreator(role, res.Event)
 	if err := c.commit(ctx, d); err != nil {
 		return nil, err
 	}
@@ -131,6 +138,36 @@ func (c *Catalog) Apply(ctx context.Context, sessionKeyspace string, st cql.Stat
 		c.publish(*res.Event)
 	}
 	return res, nil
+}
+
+// IndexBuilt notes that an index holds an entry for every row, so that reads
+// may use it. An index that is gone by now is no error.
+func (c *Catalog) IndexBuilt(ctx context.Context, keyspace, name string, physID uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.draft()
+	k := d.snap.Keyspaces[keyspace]
+	if k == nil {
+		return nil
+	}
+	t, x := k.FindIndex(name)
+	if x == nil || x.PhysID != physID || !x.Building {
+		return nil
+	}
+	built := *x
+	built.Building = false
+	n := t.clone()
+	for i := range n.Indexes {
+		if n.Indexes[i] == x {
+			n.Indexes[i] = &built
+		}
+	}
+	d.putTable(n)
+	if err := c.commit(ctx, d); err != nil {
+		return err
+	}
+	c.publish(Event{Change: "UPDATED", Target: "TABLE", Keyspace: keyspace, Name: t.Name})
+	return nil
 }
 
 func (c *Catalog) publish(e Event) {

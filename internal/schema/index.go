@@ -78,6 +78,7 @@ func (d *draft) createIndex(st *cql.CreateIndex) (*Result, error) {
 	if index.PhysID, err = d.phys(); err != nil {
 		return nil, err
 	}
+	index.Building = true
 	n := t.clone()
 	n.Indexes = append(n.Indexes, index)
 	slices.SortFunc(n.Indexes, func(a, b *Index) int { return strings.Compare(a.Name, b.Name) })

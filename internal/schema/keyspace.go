@@ -119,7 +119,7 @@ func (d *draft) dropKeyspace(st *cql.DropKeyspace) (*Result, error) {
 		res.Implied = append(res.Implied, Event{Change: "DROPPED", Target: "TYPE", Keyspace: k.Name, Name: name})
 		d.dirty[typeKey(k.Name, name)] = true
 	}
-	d.revokeAll(keyspaceResource(k.Name))
+	d.revokeAll(keyspaceResource(k.Name), tableResource(k.Name, "*"), functionsResource(k.Name))
 	delete(d.snap.Keyspaces, st.Name)
 	d.dirty[keyspaceKey(st.Name)] = true
 	return res, nil

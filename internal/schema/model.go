@@ -46,7 +46,10 @@ type Index struct {
 	Column  *Column
 	Target  string            // "", "values", "keys", "entries", "full"
 	Options map[string]string // as written, "target" and "class_name" included as in system_schema.indexes
-	Class   string            // "" or "StorageAttachedIndex" as written
+	Class   string            // "" or "StorageAttachedIndex"
+	// Building: rows written before the index was made may lack entries, so
+	// that reads must not use it yet.
+	Building bool
 }
 
 // IsSAI reports an index made with USING 'sai'.

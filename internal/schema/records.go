@@ -71,6 +71,8 @@ type indexRecord struct {
 	Target  string            `json:"target,omitempty"`
 	Options map[string]string `json:"options,omitempty"`
 	Class   string            `json:"class,omitempty"`
+	// Building is part of the stored form so that a build that a crash ended is begun again.
+	Building bool `json:"building,omitempty"`
 }
 
 type droppedRecord struct {
@@ -152,7 +154,7 @@ func encodeTable(t *Table) tableRecord {
 	}
 	for _, x := range t.Indexes {
 		r.Indexes = append(r.Indexes, indexRecord{
-			x.Name, x.PhysID, x.Kind, x.Column.Name, x.Target, x.Options, x.Class,
+			x.Name, x.PhysID, x.Kind, x.Column.Name, x.Target, x.Options, x.Class, x.Building,
 		})
 	}
 	for _, c := range t.Dropped {
@@ -399,7 +401,7 @@ func (s *Snapshot) restoreTable(r Record) error {
 		}
 		index := &Index{
 			Name: x.Name, PhysID: x.Phys, Kind: x.Kind, Column: col,
-			Target: x.Target, Options: x.Options, Class: x.Class,
+			Target: x.Target, Options: x.Options, Class: x.Class, Building: x.Building,
 		}
 		if err := index.check(); err != nil {
 			return err

@@ -17,16 +17,29 @@ const DefaultSuperuser = "cassandra"
 const hashCost = 10
 
 // HashPassword returns the salted hash of a password as system_auth.roles
-// holds it. bcrypt takes 72 bytes; what is beyond them does not count.
+// holds it. What is beyond 72 bytes does not count.
 func HashPassword(password string) (string, error) {
-	if len(password) > 72 {
-		password = password[:72]
-	}
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), hashCost)
+	hash, err := bcrypt.GenerateFromPassword(hashed(password), hashCost)
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
 	}
 	return string(hash), nil
+}
+
+func hashed(password string) []byte { return []byte(password[:min(len(password), maxHashed)]) }
+
+// maxHashed is how many bytes of a password bcrypt takes.
+const maxHashed = 72
+
+// CheckPassword compares a password with a salted hash. An empty hash is that
+// of a role without a password, or of none: it takes as long as any other, so
+// that the time tells nothing, and never matches.
+func CheckPassword(saltedHash, password string) bool {
+	hash := saltedHash
+	if hash == "" {
+		hash = defaultHash
+	}
+	return bcrypt.CompareHashAndPassword([]byte(hash), hashed(password)) == nil && saltedHash != ""
 }
 
 // defaultHash is the default password's hash. A fixed salt costs nothing here,
@@ -114,7 +127,36 @@ func (rc *RoleChange) Drop(name string) {
 
 func tableResource(ks, name string) string { return "data/" + ks + "/" + name }
 func keyspaceResource(ks string) string    { return "data/" + ks }
+func functionsResource(ks string) string   { return "functions/" + ks }
 func roleResource(name string) string      { return "roles/" + name }
+
+// Permissions that may be granted on each kind of resource, in Cassandra's order.
+var (
+	KeyspacePermissions = []string{"CREATE", "ALTER", "DROP", "SELECT", "MODIFY", "AUTHORIZE", "UNMASK", "SELECT_MASKED"}
+	TablePermissions    = []string{"ALTER", "DROP", "SELECT", "MODIFY", "AUTHORIZE", "UNMASK", "SELECT_MASKED"}
+	FunctionPermissions = []string{"CREATE", "ALTER", "DROP", "AUTHORIZE", "EXECUTE"}
+	AllRolesPermissions = []string{"CREATE", "ALTER", "DROP", "AUTHORIZE", "DESCRIBE"}
+	RolePermissions     = []string{"ALTER", "DROP", "AUTHORIZE", "DESCRIBE"}
+)
+
+// grantCreator grants a role every permission on what it created.
+func (d *draft) grantCreator(role string, e *Event) {
+	rc := &RoleChange{d: d}
+	r := rc.Role(role)
+	if r == nil || e == nil || e.Change != "CREATED" {
+		return
+	}
+	switch e.Target {
+	case "KEYSPACE":
+		r.Grants[keyspaceResource(e.Keyspace)] = slices.Clone(KeyspacePermissions)
+		r.Grants[functionsResource(e.Keyspace)] = slices.Clone(FunctionPermissions)
+	case "TABLE":
+		r.Grants[tableResource(e.Keyspace, e.Name)] = slices.Clone(TablePermissions)
+	default:
+		return
+	}
+	rc.Put(r)
+}
 
 // revokeAll takes back every grant on a resource that is going away.
 func (d *draft) revokeAll(resources ...string) {
