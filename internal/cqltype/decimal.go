@@ -17,7 +17,7 @@ import (
 const MaxNumberBytes = 65536
 
 // maxNumberDigits is as many decimal digits as MaxNumberBytes can hold.
-const maxNumberDigits = 157826
+const maxNumberDigits = 157827
 
 // DecimalValue is the number Unscaled × 10^-Scale.
 type DecimalValue struct {
