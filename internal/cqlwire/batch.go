@@ -27,9 +27,6 @@ type Batch struct {
 	values []Value // backs Statements[].Values
 }
 
-// minBatchStatement is a statement's least size in bytes: kind, empty id, no values.
-const minBatchStatement = 1 + 2 + 2
-
 // Append writes the body.
 func (m *Batch) Append(dst []byte, v Version) []byte {
 	dst = AppendShort(append(dst, byte(m.Type)), len(m.Statements))
@@ -48,7 +45,7 @@ func (m *Batch) Append(dst []byte, v Version) []byte {
 func (m *Batch) Decode(v Version, body []byte) error {
 	r := NewReader(body)
 	m.Type = BatchType(r.Byte())
-	n := r.count(r.Short(), minBatchStatement)
+	n := r.count(r.Short(), 1) // each has at least its kind
 	m.Statements, m.values = m.Statements[:0], m.values[:0]
 	for range n {
 		m.Statements = append(m.Statements, m.readStatement(&r, v))

@@ -264,7 +264,7 @@ func (c *conn) nextSegment(r *reader) (ok bool, err error) {
 	}
 	h, err := cqlwire.DecodeSegmentHeader(b, r.lz4)
 	if err != nil {
-		return false, c.fatal(0, protocolError("Invalid CRC in a frame's header"))
+		return false, c.fatal(0, protocolError("Invalid, unrecoverable CRC mismatch detected in frame header"))
 	}
 	total := size + h.Payload + cqlwire.SegmentTrailerSize
 	if len(b) < total {
@@ -274,7 +274,7 @@ func (c *conn) nextSegment(r *reader) (ok bool, err error) {
 	r.pos += total
 	payload := b[size : size+h.Payload : size+h.Payload]
 	if cqlwire.CheckSegmentPayload(payload, b[size+h.Payload:]) != nil {
-		return false, c.fatal(0, protocolError("Invalid CRC in a frame's payload"))
+		return false, c.fatal(0, protocolError("Invalid, unrecoverable CRC mismatch detected in frame body"))
 	}
 	if h.Plain > 0 {
 		r.plain, err = cqlwire.DecompressSegment(r.plain[:0], payload, h)
