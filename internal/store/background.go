@@ -1,0 +1,393 @@
+package store
+
+import (
+	"context"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// task asks the background to look for dead rows in lo <= key <= hi.
+type task struct {
+	sh     *shard
+	tbl    *table
+	lo, hi []byte
+	prefix int  // length of the partition's prefix; 0: the range is over partitions
+	sweep  bool // rows covered by a head deletion are to be removed
+	dead   int64
+	tries  int
+}
+
+// maxTasks bounds the queue; what does not fit is found again by the next read.
+const maxTasks = 1024
+
+// workQueue hands tasks to the background, those of one place joined.
+type workQueue struct {
+	mu     sync.Mutex
+	tasks  []*task
+	wake   chan struct{}
+	closed bool
+}
+
+func (q *workQueue) add(t *task) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || len(q.tasks) >= maxTasks {
+		return false
+	}
+	for _, o := range q.tasks {
+		if o.sh == t.sh && o.tbl == t.tbl && o.prefix == t.prefix && o.sweep == t.sweep &&
+			(t.prefix > 0 && string(o.lo[:o.prefix]) == string(t.lo[:t.prefix]) || overlap(o, t)) {
+			o.lo, o.hi = minBytes(o.lo, t.lo), maxBytes(o.hi, t.hi)
+			o.dead += t.dead
+			return true
+		}
+	}
+	q.tasks = append(q.tasks, t)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func overlap(a, b *task) bool {
+	return string(a.lo) <= string(b.hi) && string(b.lo) <= string(a.hi)
+}
+
+func (q *workQueue) take() *task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.tasks) == 0 {
+		return nil
+	}
+	t := q.tasks[0]
+	q.tasks = q.tasks[1:]
+	return t
+}
+
+func (q *workQueue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.tasks)
+}
+
+func (q *workQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.tasks = nil
+}
+
+// storeCounters are the store's own metrics.
+type storeCounters struct {
+	spansPublished, spanRows, scanned, scans   atomic.Int64
+	rowsRemoved, rowsPurged, folded, tasksLost atomic.Int64
+	intervalsPurged, spansPurged, spansEvicted atomic.Int64
+	passErrors                                 atomic.Int64
+	lastPassError                              atomic.Pointer[string]
+}
+
+// startBackground starts the goroutines that Close waits for.
+func (s *Store) startBackground() {
+	s.work.wake = make(chan struct{}, 1)
+	if s.opts.ReadOnly {
+		return
+	}
+	if s.opts.Durability == Periodic {
+		s.goes("journal sync", s.syncLoop)
+	}
+	if s.opts.ManualBackground {
+		return
+	}
+	s.goes("coalescer", s.coalesceLoop)
+	s.goes("sweeper", s.sweepLoop)
+}
+
+func (s *Store) goes(name string, f func(context.Context)) {
+	s.bg.Go(func() {
+		pprof.Do(s.ctx, pprof.Labels("varve", name), f)
+	})
+}
+
+func (s *Store) syncLoop(ctx context.Context) {
+	t := time.NewTicker(s.opts.SyncPeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if s.failed() == nil {
+				_ = s.syncAll() // a failure has ended the store already
+			}
+		}
+	}
+}
+
+// tick is how often the background looks at deletes that were too few to ask for it.
+const tick = 200 * time.Millisecond
+
+func (s *Store) coalesceLoop(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.work.wake:
+		case <-t.C:
+			for _, sh := range s.shards {
+				sh.pending.flush(sh, false)
+				sh.fold()
+			}
+		}
+		s.drain(ctx)
+	}
+}
+
+// drain carries out the tasks there are.
+func (s *Store) drain(ctx context.Context) {
+	for ctx.Err() == nil && s.failed() == nil {
+		t := s.work.take()
+		if t == nil {
+			return
+		}
+		if err := s.runTask(ctx, t); err != nil && ctx.Err() == nil {
+			s.passFailed(err)
+		}
+	}
+}
+
+// passFailed keeps a background error for metrics; the next pass tries again.
+func (s *Store) passFailed(err error) {
+	s.metrics.passErrors.Add(1)
+	msg := err.Error()
+	s.metrics.lastPassError.Store(&msg)
+	s.opts.Logger.Warn("background pass over dead rows", "err", err)
+}
+
+// RunBackground does at once what the background would do in time: it
+// coalesces what was deleted, folds hot rows, and returns when nothing is left.
+func (s *Store) RunBackground(ctx context.Context) {
+	for _, sh := range s.shards {
+		sh.pending.flush(sh, true)
+		sh.fold()
+	}
+	s.drain(ctx)
+}
+
+// walked is told of dead rows that a read stepped over.
+// prefix is the length of the partition's prefix if all of them are of one.
+func (s *Store) walked(sh *shard, tbl *table, lo, hi []byte, prefix int, rows int64) {
+	if s.opts.ReadOnly {
+		return
+	}
+	sh.pending.walked(sh, tbl, lo, hi, prefix, rows)
+}
+
+// deleteTracker gathers row deletions by partition until they are worth a task.
+type deleteTracker struct {
+	mu    sync.Mutex
+	parts map[string]*tracked
+	next  map[string]*backoff // reads that walked, by where they began
+}
+
+type tracked struct {
+	tbl       *table
+	lo, hi    []byte
+	n         int64
+	threshold int64
+	last      time.Time
+}
+
+type backoff struct {
+	until time.Time
+	wait  time.Duration
+}
+
+const (
+	// firstThreshold is after how many row deletions a partition is coalesced
+	// at once; it doubles while the deletions come shuffled.
+	firstThreshold = 256
+	maxThreshold   = 64 << 10
+	maxTracked     = 8192
+	// quietTime is how long a partition must be left alone before few deletions are coalesced.
+	quietTime = 150 * time.Millisecond
+)
+
+// note counts a deletion that was committed.
+func (d *deleteTracker) note(sh *shard, b *Batch, o *op) {
+	key := b.buf[o.key:o.keyEnd]
+	if o.kind != opRow {
+		d.noteHead(sh, b, o)
+		return
+	}
+	n := o.preEnd - o.key
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.parts[alias(key[:n])]
+	if t == nil {
+		if d.parts == nil {
+			d.parts = map[string]*tracked{}
+		}
+		if len(d.parts) >= maxTracked {
+			return
+		}
+		t = &tracked{tbl: o.tbl, threshold: firstThreshold}
+		d.parts[string(key[:n])] = t
+	}
+	switch {
+	case t.n == 0:
+		t.lo, t.hi = append(t.lo[:0], key...), append(t.hi[:0], key...)
+	case string(key) < string(t.lo):
+		t.lo = append(t.lo[:0], key...)
+	case string(key) > string(t.hi):
+		t.hi = append(t.hi[:0], key...)
+	}
+	t.n++
+	t.last = time.Now()
+	if t.n >= t.threshold {
+		d.hand(sh, t, n)
+	}
+}
+
+// noteHead asks for the rows that a range or partition deletion covers.
+func (d *deleteTracker) noteHead(sh *shard, b *Batch, o *op) {
+	lo := append([]byte(nil), b.buf[o.key:o.keyEnd]...)
+	lo[tablePrefixBytes-1] = familyRow
+	n := o.preEnd - o.key
+	var hi []byte
+	if o.kind == opRange {
+		hi = append(append([]byte(nil), lo[:n]...), b.buf[o.val:o.valEnd]...)
+	} else {
+		hi = append(append([]byte(nil), lo...), suffixEnd)
+		lo = append(lo, suffixStatic)
+	}
+	if !sh.s.work.add(&task{sh: sh, tbl: o.tbl, lo: lo, hi: hi, prefix: n, sweep: true}) {
+		sh.s.metrics.tasksLost.Add(1)
+	}
+}
+
+// hand turns what was gathered into a task; d.mu is held.
+func (d *deleteTracker) hand(sh *shard, t *tracked, prefix int) {
+	x := &task{
+		sh: sh, tbl: t.tbl, lo: append([]byte(nil), t.lo...), hi: append([]byte(nil), t.hi...), prefix: prefix, dead: t.n,
+	}
+	t.n = 0
+	t.threshold = min(t.threshold*2, maxThreshold)
+	if !sh.s.work.add(x) {
+		sh.s.metrics.tasksLost.Add(1)
+	}
+}
+
+// flush hands over the partitions that were left alone for a while (or all),
+// and forgets those without deletions.
+func (d *deleteTracker) flush(sh *shard, all bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	for p, t := range d.parts {
+		switch {
+		case t.n == 0:
+			if all || now.Sub(t.last) > 10*quietTime {
+				delete(d.parts, p)
+			}
+		case all || now.Sub(t.last) >= quietTime:
+			if t.n >= minSpanRows/2 {
+				d.hand(sh, t, len(p))
+			}
+			delete(d.parts, p)
+		}
+	}
+	for k, b := range d.next {
+		if now.Sub(b.until) > time.Minute {
+			delete(d.next, k)
+		}
+	}
+}
+
+// walked turns a read's walk over dead rows into a task, unless one over the
+// same place was tried lately.
+func (d *deleteTracker) walked(sh *shard, tbl *table, lo, hi []byte, prefix int, rows int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	b := d.next[alias(lo)]
+	if b == nil {
+		if len(d.next) >= maxTracked {
+			return
+		}
+		b = &backoff{wait: 50 * time.Millisecond}
+		if d.next == nil {
+			d.next = map[string]*backoff{}
+		}
+		d.next[string(lo)] = b
+	} else if now.Before(b.until) {
+		return
+	}
+	b.until = now.Add(b.wait)
+	b.wait = min(2*b.wait, time.Minute)
+	x := &task{sh: sh, tbl: tbl, lo: append([]byte(nil), lo...), hi: successor(hi), prefix: prefix, dead: rows}
+	if !sh.s.work.add(x) {
+		sh.s.metrics.tasksLost.Add(1)
+	}
+}
+
+// hotKeys are rows whose reads, or compactions, merged many operands.
+type hotKeys struct {
+	sh   *shard
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+const maxHotKeys = 256
+
+// note is called by the merge operator, on any goroutine.
+func (h *hotKeys) note(key []byte) {
+	if h.sh.s.opts.ReadOnly || len(key) < tablePrefixBytes+tokenBytes {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.keys == nil {
+		h.keys = map[string]struct{}{}
+	}
+	if len(h.keys) < maxHotKeys {
+		if _, ok := h.keys[alias(key)]; !ok {
+			h.keys[string(key)] = struct{}{}
+		}
+	}
+}
+
+// fold replaces hot rows, each by the merger of its operands.
+func (sh *shard) fold() {
+	sh.hot.mu.Lock()
+	keys := sh.hot.keys
+	sh.hot.keys = nil
+	sh.hot.mu.Unlock()
+	for k := range keys {
+		if sh.s.ctx.Err() != nil || sh.s.failed() != nil {
+			return
+		}
+		if err := sh.foldRow([]byte(k)); err != nil {
+			sh.s.passFailed(err)
+		}
+	}
+}
+
+// foldRow sets a row to what its operands merge to, under its exclusive stripe.
+func (sh *shard) foldRow(key []byte) error {
+	stripe := &sh.stripes[stripeOf(tokenOf(key[tablePrefixBytes:]))]
+	stripe.Lock()
+	defer stripe.Unlock()
+	v, err := sh.get(key)
+	if err != nil || v == nil {
+		return err
+	}
+	sh.s.metrics.folded.Add(1)
+	return sh.db.Set(key, v, pebble.NoSync)
+}

@@ -1,0 +1,501 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+const (
+	// scanRows is how many rows a scan looks at before it publishes what it found.
+	scanRows = 16 << 10
+	// extendRows is how many dead rows a scan goes beyond what it was asked for.
+	extendRows = 1024
+	// freeRunRows is how many rows that may be removed at once are worth a span of their own.
+	freeRunRows = 256
+	// maxTries is how often a scan is tried whose place is written to all the time.
+	maxTries = 4
+)
+
+// fate tells why, and since when, a row is dead.
+type fate struct {
+	live bool
+	// newest is the latest local deletion time of the row's own tombstones and
+	// expired cells (at least 1); 0: there are none that the partition's head
+	// does not cover, and the row can be removed while that deletion stays.
+	newest int64
+	expiry int64 // the latest expiry that has passed; 0: none
+}
+
+// fateOf looks at a row as of now; del is the newest head deletion that covers it.
+func fateOf(v []byte, del, now int64) (f fate, ok bool) {
+	var h rowHeader
+	rest, ok := decodeHeader(v, &h)
+	if !ok {
+		return fate{live: true}, false
+	}
+	if h.markerLive(del, now) {
+		return fate{live: true}, true
+	}
+	if h.hasMarker() && h.base > del {
+		f.newest, f.expiry = max(1, h.markerExpiry), h.markerExpiry
+	}
+	if h.flags&rowHasDeletion != 0 && h.delTS > del {
+		f.newest = max(f.newest, h.delLDT, 1)
+	}
+	var c cell
+	for len(rest) > 0 {
+		if rest, ok = nextCell(rest, h.base, &c); !ok {
+			return fate{live: true}, false
+		}
+		if c.col == keyColumn || c.ts <= del {
+			continue
+		}
+		if !c.dead(del, now) {
+			return fate{live: true}, true
+		}
+		f.newest = max(f.newest, c.ldt, 1)
+		if c.flags&cellExpiring != 0 {
+			f.expiry = max(f.expiry, c.ldt)
+		}
+	}
+	return f, true
+}
+
+// run is a stretch of dead rows found by a scan.
+type run struct {
+	lo, hi    []byte // first dead key; past the last one
+	rows      int64
+	newest    int64
+	expiry    int64
+	estimated bool
+	old       bool // holds a span that exists already
+}
+
+func (x *run) free() bool { return x.newest == 0 }
+
+// deadScan walks a range and gathers runs of dead rows.
+type deadScan struct {
+	sh    *shard
+	tbl   *table
+	it    *pebble.Iterator
+	heads *headReader
+	now   int64
+	epoch uint64
+	runs  []run
+	open  bool // the last run goes on
+	rows  int  // walked
+}
+
+// headReader finds head deletions for rows in ascending order of partitions.
+type headReader struct {
+	tbl    *table
+	it     *pebble.Iterator
+	cur    headCursor
+	prefix []byte
+	buf    []byte
+}
+
+// deletionOf returns the newest head deletion that covers a row key.
+func (h *headReader) deletionOf(key []byte) (int64, error) {
+	if h.it == nil {
+		return noDeletion, nil
+	}
+	n := len(h.prefix)
+	if n == 0 || len(key) <= n || !bytes.Equal(key[:n], h.prefix) {
+		def := h.tbl.def.Load()
+		if def == nil {
+			return 0, errors.New("table has deletions but no known definition")
+		}
+		var err error
+		if n, h.buf, err = partitionLen(def, key, h.buf); err != nil {
+			return 0, err
+		}
+		h.prefix = append(h.prefix[:0], key[:n]...)
+		if err := h.cur.reset(h.it, h.prefix, nil); err != nil {
+			return 0, err
+		}
+	}
+	return h.cur.at(key[n:])
+}
+
+// runTask coalesces the dead rows of a task's range, some thousands at a time.
+func (s *Store) runTask(ctx context.Context, t *task) error {
+	s.passMu.Lock()
+	defer s.passMu.Unlock()
+	cur := t.lo
+	for ctx.Err() == nil {
+		next, err := t.sh.coalesce(t, cur)
+		if err != nil {
+			return err
+		}
+		if next == nil {
+			return nil
+		}
+		cur = next
+	}
+	return ctx.Err()
+}
+
+// taskStripes are the stripes of everything that a scan may touch.
+func (t *task) stripes() stripeSet {
+	var set stripeSet
+	if t.prefix > 0 {
+		set.add(stripeOf(tokenOf(t.lo[tablePrefixBytes:])), true)
+	} else {
+		set.addAll()
+	}
+	return set
+}
+
+// coalesce scans some rows from cur and publishes the spans it finds; next is
+// where to go on, nil at the end. The steps and their order are proved in
+// docs/design/dead-spans.md.
+func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
+	m := &t.tbl.parts[sh.idx].spans
+	set := t.stripes()
+	lo, hi := appendTablePrefix(nil, t.tbl.phys, familyRow), []byte(nil)
+	if t.prefix > 0 {
+		lo = slices.Clone(t.lo[:t.prefix])
+		hi = append(slices.Clone(lo), suffixEnd)
+	} else {
+		hi = prefixEnd(lo)
+	}
+	// 1. Writers that did not see the intent are done once the stripes were held.
+	sh.lock(&set)
+	in := m.begin(lo, hi)
+	sh.unlock(&set)
+	published := false
+	defer func() {
+		if !published {
+			m.finish(in)
+		}
+	}()
+	// 2. The scan's view holds everything they wrote.
+	sc, err := sh.newScan(t.tbl, lo, hi)
+	if err != nil {
+		return nil, err
+	}
+	next, err = sc.walk(cur, t.hi)
+	if err = errors.Join(err, sc.close()); err != nil {
+		return nil, err
+	}
+	sh.s.metrics.scans.Add(1)
+	sh.s.metrics.scanned.Add(int64(sc.rows))
+	// 3. What was written meanwhile is left out.
+	sh.lock(&set)
+	defer sh.unlock(&set)
+	m.finish(in)
+	published = true
+	if in.overflow {
+		if t.tries++; t.tries < maxTries {
+			return cur, nil
+		}
+		return nil, nil
+	}
+	return next, sh.publish(t.tbl, sc.runs, in.dirty)
+}
+
+func (sh *shard) newScan(tbl *table, lo, hi []byte) (*deadScan, error) {
+	sc := &deadScan{sh: sh, tbl: tbl, now: sh.s.opts.Clock().Unix(), heads: &headReader{tbl: tbl}}
+	sc.epoch = sh.epoch.Load()
+	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
+	if err != nil {
+		return nil, err
+	}
+	sc.it = it
+	if tbl.parts[sh.idx].heads.Load() {
+		hlo := appendTablePrefix(nil, tbl.phys, familyHead)
+		opts := pebble.IterOptions{LowerBound: hlo, UpperBound: prefixEnd(hlo)}
+		if sc.heads.it, err = it.Clone(pebble.CloneOptions{IterOptions: &opts}); err != nil {
+			return nil, errors.Join(err, it.Close())
+		}
+	}
+	return sc, nil
+}
+
+func (sc *deadScan) close() error {
+	var err error
+	if sc.heads.it != nil {
+		err = sc.heads.it.Close()
+	}
+	return errors.Join(err, sc.it.Close())
+}
+
+// walk gathers runs from the dead rows before cur to those after hi.
+func (sc *deadScan) walk(cur, hi []byte) (next []byte, err error) {
+	valid, err := sc.begin(cur)
+	beyond := 0
+	for valid && err == nil {
+		key := sc.it.Key()
+		if sc.rows >= scanRows {
+			return slices.Clone(key), nil
+		}
+		if bytes.Compare(key, hi) > 0 {
+			if beyond++; !sc.open || beyond > extendRows {
+				break
+			}
+		}
+		if x := sc.spanAt(key); x != nil {
+			sc.addSpan(x)
+			valid = sc.it.SeekGE([]byte(x.hi))
+			continue
+		}
+		f, ferr := sc.fate(key)
+		if ferr != nil {
+			return nil, ferr
+		}
+		sc.rows++
+		if f.live {
+			sc.open = false
+		} else {
+			sc.addRow(key, f)
+		}
+		valid = sc.it.Next()
+	}
+	return nil, errors.Join(err, sc.it.Error())
+}
+
+// begin goes to the first of the dead rows that end at cur.
+func (sc *deadScan) begin(cur []byte) (valid bool, err error) {
+	start := cur
+	for n := 0; n < extendRows; n++ {
+		if n == 0 {
+			valid = sc.it.SeekLT(cur)
+		} else {
+			valid = sc.it.Prev()
+		}
+		if !valid {
+			break
+		}
+		if x := sc.spanAt(sc.it.Key()); x != nil {
+			start = []byte(x.lo)
+			break
+		}
+		f, err := sc.fate(sc.it.Key())
+		if err != nil {
+			return false, err
+		}
+		sc.rows++
+		if f.live {
+			break
+		}
+		start = append([]byte(nil), sc.it.Key()...)
+	}
+	if err := sc.it.Error(); err != nil {
+		return false, err
+	}
+	if len(start) < len(cur) || !bytes.Equal(start, cur) {
+		if x := sc.spanAt(start); x != nil && string(start) == x.lo {
+			// A span's first key may hold no row any more.
+			sc.addSpan(x)
+			return sc.it.SeekGE([]byte(x.hi)), nil
+		}
+	}
+	return sc.it.SeekGE(start), nil
+}
+
+func (sc *deadScan) spanAt(key []byte) *span {
+	m := &sc.tbl.parts[sc.sh.idx].spans
+	if m.n.Load() == 0 {
+		return nil
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	x := m.at(alias(key))
+	if x == nil || !x.usable(^uint64(0), sc.now) {
+		return nil
+	}
+	return x
+}
+
+func (sc *deadScan) fate(key []byte) (fate, error) {
+	v, err := sc.it.ValueAndErr()
+	if err != nil {
+		return fate{}, err
+	}
+	del, err := sc.heads.deletionOf(key)
+	if err != nil {
+		return fate{}, err
+	}
+	f, _ := fateOf(v, del, sc.now) // what is not understood counts as live
+	return f, nil
+}
+
+func (sc *deadScan) addRow(key []byte, f fate) {
+	r := sc.current(f.newest == 0)
+	if r == nil {
+		sc.runs = append(sc.runs, run{lo: slices.Clone(key)})
+		r = &sc.runs[len(sc.runs)-1]
+		sc.open = true
+	}
+	r.hi = append(append(r.hi[:0], key...), 0)
+	r.rows++
+	r.newest, r.expiry = max(r.newest, f.newest), max(r.expiry, f.expiry)
+}
+
+func (sc *deadScan) addSpan(x *span) {
+	r := sc.current(x.newest == 0)
+	if r == nil {
+		sc.runs = append(sc.runs, run{lo: []byte(x.lo)})
+		r = &sc.runs[len(sc.runs)-1]
+		sc.open = true
+	}
+	r.hi = append(r.hi[:0], x.hi...)
+	r.rows += x.rows
+	r.newest, r.expiry = max(r.newest, x.newest), max(r.expiry, x.expiry)
+	r.estimated = r.estimated || x.estimated
+	r.old = true
+}
+
+// current is the run that a dead row joins. Rows that can be removed at once
+// and others share one only while either are few.
+func (sc *deadScan) current(free bool) *run {
+	if !sc.open {
+		return nil
+	}
+	r := &sc.runs[len(sc.runs)-1]
+	if r.free() != free && r.rows >= freeRunRows {
+		return nil
+	}
+	return r
+}
+
+// publish puts runs into the map and their records beside the rows. The
+// stripes of all of them are held exclusively.
+func (sh *shard) publish(tbl *table, runs []run, dirty []string) error {
+	slices.Sort(dirty)
+	var pieces []run
+	for i := range runs {
+		pieces = splitRun(pieces, runs[i], dirty)
+	}
+	pieces = slices.DeleteFunc(pieces, func(r run) bool {
+		return r.rows < minSpanRows && !r.old || r.rows < minPieceRows
+	})
+	if len(pieces) == 0 {
+		return nil
+	}
+	sh.makeRoom(tbl, pieces)
+	sh.spanMu.Lock()
+	defer sh.spanMu.Unlock()
+	pb := sh.db.NewBatch()
+	m := &tbl.parts[sh.idx].spans
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	epoch := sh.epoch.Load() + 1
+	for i := range pieces {
+		r := &pieces[i]
+		x := &span{
+			lo: string(r.lo), hi: string(r.hi), rows: r.rows, newest: r.newest, expiry: r.expiry,
+			bound: r.newest, epoch: epoch, estimated: r.estimated,
+		}
+		if r.old && m.same(x) {
+			continue
+		}
+		if sh.s.spanBytes.Load()+x.bytes() > sh.s.opts.SpanBytes {
+			continue
+		}
+		for _, o := range m.removeLocked(x.lo, x.hi) {
+			// What sticks out was live when this scan began, or dead in a way that it could not see.
+			if o.lo < x.lo {
+				x.lo, x.estimated = o.lo, true
+			}
+			if o.hi > x.hi {
+				x.hi, x.estimated = o.hi, true
+			}
+			x.newest, x.expiry, x.bound = max(x.newest, o.newest), max(x.expiry, o.expiry), max(x.bound, o.bound)
+			if err := pb.Delete(spanKey(o.lo), nil); err != nil {
+				return errors.Join(err, pb.Close())
+			}
+		}
+		m.insertLocked(x)
+		if err := putSpan(pb, x); err != nil {
+			return errors.Join(err, pb.Close())
+		}
+		sh.s.metrics.spansPublished.Add(1)
+		sh.s.metrics.spanRows.Add(x.rows)
+	}
+	if pb.Empty() {
+		return pb.Close()
+	}
+	if err := sh.db.Apply(pb, pebble.NoSync); err != nil {
+		return err
+	}
+	// Views that note the epoch from here on are opened later than the spans are true.
+	sh.epoch.Store(epoch)
+	return pb.Close()
+}
+
+// same reports that the map holds a span of exactly these bounds already.
+func (m *spanMap) same(x *span) bool {
+	o := m.at(x.lo)
+	return o != nil && o.lo == x.lo && o.hi == x.hi
+}
+
+// splitRun cuts keys out of a run.
+func splitRun(dst []run, r run, dirty []string) []run {
+	i, _ := slices.BinarySearch(dirty, string(r.lo))
+	for ; i < len(dirty) && dirty[i] < string(r.hi); i++ {
+		k := dirty[i]
+		if k < string(r.lo) {
+			continue // the same key twice
+		}
+		left := r
+		share := fraction(string(r.lo), k, string(r.hi))
+		left.hi, left.rows, left.estimated = []byte(k), int64(share*float64(r.rows)), true
+		if string(left.lo) < k {
+			dst = append(dst, left)
+		}
+		r.lo, r.rows, r.estimated = []byte(k+"\x00"), r.rows-left.rows, true
+	}
+	if string(r.lo) < string(r.hi) {
+		dst = append(dst, r)
+	}
+	return dst
+}
+
+// makeRoom removes the table's smallest spans when the memory for spans is
+// used up: those of fewer rows than half of what is about to be published.
+func (sh *shard) makeRoom(tbl *table, pieces []run) {
+	var need, rows int64
+	for i := range pieces {
+		need += int64(len(pieces[i].lo)+len(pieces[i].hi)) + spanOverhead
+		rows += pieces[i].rows
+	}
+	if sh.s.spanBytes.Load()+need <= sh.s.opts.SpanBytes {
+		return
+	}
+	limit := rows / int64(len(pieces)) / 2
+	sh.spanMu.Lock()
+	defer sh.spanMu.Unlock()
+	m := &tbl.parts[sh.idx].spans
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pb := sh.db.NewBatch()
+	defer pb.Close()
+	var gone []*span
+	for _, c := range m.chunks {
+		for _, x := range c {
+			if x.rows < limit && need > 0 {
+				gone = append(gone, x)
+				need -= x.bytes()
+			}
+		}
+	}
+	for _, x := range gone {
+		if pb.Delete(spanKey(x.lo), nil) != nil {
+			return
+		}
+	}
+	// A span leaves memory only once its record is gone: nobody would cut the record.
+	if len(gone) == 0 || sh.db.Apply(pb, pebble.NoSync) != nil {
+		return
+	}
+	for _, x := range gone {
+		m.removeLocked(x.lo, x.hi)
+	}
+	sh.s.metrics.spansEvicted.Add(int64(len(gone)))
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// counterWriter turns increments into totals. A counter's cell holds its total
+// and the server's time of the last increment, later than the one before; a
+// row with counters is written whole, so that no operands pile up.
+//
+// The rules are Cassandra's: no client timestamps; a counter column that was
+// deleted is gone for good (its tombstone beats any increment); after a row,
+// range or partition deletion, of the column's tombstone too, counting starts
+// again at zero.
+type counterWriter struct {
+	sh   *shard
+	rows []counterRow
+}
+
+type counterRow struct {
+	key   []byte
+	value []byte
+}
+
+func (w *counterWriter) add(b *Batch, o *op) error {
+	key := b.buf[o.key:o.keyEnd]
+	i := slices.IndexFunc(w.rows, func(r counterRow) bool { return string(r.key) == string(key) })
+	if i < 0 {
+		old, err := w.sh.get(key)
+		if err != nil {
+			return err
+		}
+		w.rows = append(w.rows, counterRow{key: key, value: old})
+		i = len(w.rows) - 1
+	}
+	del, err := w.sh.deletionAt(o.tbl, key, o.preEnd-o.key)
+	if err != nil {
+		return err
+	}
+	now := w.sh.s.opts.Clock().UnixMicro()
+	merged, err := addCounters(w.rows[i].value, b.buf[o.val:o.valEnd], del, now)
+	if err != nil {
+		return err
+	}
+	w.rows[i].value = merged
+	return nil
+}
+
+// addCounters applies a fragment with increments to a row's value.
+func addCounters(old, fragment []byte, del, now int64) ([]byte, error) {
+	var h rowHeader
+	rest, ok := decodeHeader(fragment, &h)
+	if !ok {
+		return nil, errRowShape
+	}
+	acc := old
+	if h.flags&rowHasDeletion != 0 {
+		var w rowWriter
+		w.begin(nil, rowHeader{flags: rowVersion | rowHasDeletion, delTS: h.delTS, delLDT: h.delLDT})
+		acc = mergeInto(acc, w.end())
+	}
+	for len(rest) > 0 {
+		var c cell
+		if rest, ok = nextCell(rest, h.base, &c); !ok {
+			return nil, errRowShape
+		}
+		var err error
+		if c.flags&cellDelta != 0 {
+			acc, err = increment(acc, c.col, binary.BigEndian.Uint64(c.value), del, now)
+		} else {
+			var w rowWriter
+			w.begin(nil, rowHeader{flags: rowVersion, delTS: noDeletion})
+			w.add(&c)
+			acc = mergeInto(acc, w.end())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return acc, nil
+}
+
+// increment adds to one counter of a row.
+func increment(row []byte, col uint16, delta uint64, del, now int64) ([]byte, error) {
+	var hdr rowHeader
+	var cells []byte
+	if row != nil {
+		var ok bool
+		if cells, ok = decodeHeader(row, &hdr); !ok {
+			return nil, errRowShape
+		}
+		del = max(del, hdr.delTS)
+	}
+	next := cell{col: col, flags: cellCounter, ts: now}
+	prev, found := findCell(cells, hdr.base, col)
+	switch {
+	case found && prev.flags&cellTomb != 0 && prev.ts > del:
+		return row, nil
+	case found && prev.ts > del && len(prev.value) == 8:
+		delta += binary.BigEndian.Uint64(prev.value)
+		next.ts = max(now, prev.ts+1)
+	}
+	next.value = binary.BigEndian.AppendUint64(nil, delta)
+	var w rowWriter
+	if row == nil {
+		w.begin(nil, rowHeader{flags: rowVersion, delTS: noDeletion})
+		w.add(&next)
+		return w.end(), nil
+	}
+	none := rowHeader{flags: rowVersion, delTS: noDeletion}
+	w.begin(nil, mergeHeaders(&hdr, &none))
+	put := false
+	for rest := cells; len(rest) > 0; {
+		var c cell
+		var ok bool
+		if rest, ok = nextCell(rest, hdr.base, &c); !ok {
+			return nil, errRowShape
+		}
+		if !put && c.col >= col {
+			w.add(&next)
+			put = true
+		}
+		if c.col != col {
+			w.add(&c)
+		}
+	}
+	if !put {
+		w.add(&next)
+	}
+	return w.end(), nil
+}
+
+// findCell looks a simple column's cell up.
+func findCell(cells []byte, base int64, col uint16) (c cell, ok bool) {
+	for len(cells) > 0 {
+		if cells, ok = nextCell(cells, base, &c); !ok || c.col > col {
+			return cell{}, false
+		}
+		if c.col == col {
+			return c, true
+		}
+	}
+	return cell{}, false
+}
+
+func (w *counterWriter) write(pb *pebble.Batch) error {
+	for _, r := range w.rows {
+		if r.value == nil {
+			continue
+		}
+		if err := pb.Set(r.key, r.value, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"varve/internal/schema"
+)
+
+// Lock holds partitions exclusively for read-then-write (LWT, lists by index).
+type Lock struct {
+	s    *Store
+	sets []stripeSet // by shard
+	used uint64
+}
+
+// Lock takes the partitions' stripes exclusively, in order.
+func (s *Store) Lock(ctx context.Context, _ *schema.Table, keys ...Key) (*Lock, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.failed(); err != nil {
+		return nil, err
+	}
+	l := &Lock{s: s, sets: make([]stripeSet, len(s.shards))}
+	for _, k := range keys {
+		sh := s.shardOf(k.Token)
+		l.used |= 1 << sh
+		l.sets[sh].add(stripeOf(k.Token), true)
+	}
+	for i, sh := range s.shards {
+		if l.used>>i&1 != 0 {
+			sh.lock(&l.sets[i])
+		}
+	}
+	return l, nil
+}
+
+func (l *Lock) holds(shard int, stripe uint8) bool { return l.sets[shard].has(stripe) }
+
+// Apply is Store.Apply for a batch that touches only locked partitions.
+func (l *Lock) Apply(ctx context.Context, b *Batch) (Commit, error) {
+	return l.s.apply(ctx, b, true, l)
+}
+
+// Sync waits until everything read under the lock is durable, so that an
+// answer never rests on state that a crash could take back.
+func (l *Lock) Sync() error {
+	var err error
+	for i, sh := range l.s.shards {
+		if l.used>>i&1 != 0 {
+			err = errors.Join(err, sh.syncJournal())
+		}
+	}
+	return err
+}
+
+// Unlock releases the partitions.
+func (l *Lock) Unlock() {
+	for i, sh := range l.s.shards {
+		if l.used>>i&1 != 0 {
+			sh.unlock(&l.sets[i])
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+const stripes = 256
+
+// shard is one slice of the token ring: a Pebble instance and its stripes.
+type shard struct {
+	s   *Store
+	idx int
+	db  *pebble.DB
+	// A partition's stripe is held shared by each write from its checks to its
+	// commit, exclusively by whoever reads and then writes. Stripes are taken in
+	// ascending order (shards too), each once.
+	stripes [stripes]sync.RWMutex
+	// epoch counts publications of dead spans; see docs/design/dead-spans.md.
+	epoch atomic.Uint64
+	// spanMu is held while span records change, from the change of the map to
+	// the commit of the records. Taken after stripes.
+	spanMu sync.Mutex
+
+	hot     hotKeys
+	pending deleteTracker
+
+	counters shardCounters
+}
+
+// shardCounters are fed by Pebble's events.
+type shardCounters struct {
+	flushes, compactions, stalls, diskSlow, backgroundErrors atomic.Int64
+	compactedBytes, flushedBytes                             atomic.Int64
+	lastError                                                atomic.Pointer[string]
+}
+
+func isNotExist(err error) bool { return errors.Is(err, os.ErrNotExist) }
+
+// pebbleOptions are the same for every shard but for what it is told of.
+func (sh *shard) pebbleOptions(cache *pebble.Cache, fileCache *pebble.FileCache, walDir string) *pebble.Options {
+	o := &sh.s.opts
+	po := &pebble.Options{
+		FS:                          journalFS{o.FS, sh.s},
+		Cache:                       cache,
+		FileCache:                   fileCache,
+		Comparer:                    pebble.DefaultComparer,
+		Merger:                      newMerger(sh.hot.note),
+		FormatMajorVersion:          pebble.FormatValueSeparation,
+		MemTableSize:                uint64(o.MemtableBytes),
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       1000,
+		LBaseMaxBytes:               64 << 20,
+		FlushSplitBytes:             2 << 20,
+		MaxManifestFileSize:         64 << 20,
+		WALDir:                      walDir,
+		Logger:                      pebbleLogger{sh},
+		EventListener:               sh.events(),
+		ReadOnly:                    o.ReadOnly,
+		FlushDelayDeleteRange:       time.Second,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+	}
+	po.Levels[0].EnsureL0Defaults()
+	for i := range po.Levels {
+		l := &po.Levels[i]
+		if i > 0 {
+			l.EnsureL1PlusDefaults(&po.Levels[i-1])
+		}
+		l.BlockSize = 16 << 10
+		l.IndexBlockSize = 64 << 10
+		l.FilterPolicy = bloom.FilterPolicy(10)
+		l.FilterType = pebble.TableFilter
+	}
+	po.Experimental.ReadSamplingMultiplier = -1
+	// The layout file already tells that every directory is there; a snapshot is opened without journal directories.
+	po.Unsafe.AllowMissingWALDirs = true
+	return po
+}
+
+func (sh *shard) events() *pebble.EventListener {
+	c := &sh.counters
+	log := sh.s.opts.Logger
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			c.backgroundErrors.Add(1)
+			msg := err.Error()
+			c.lastError.Store(&msg)
+			log.Error("storage engine", "shard", sh.idx, "err", err)
+		},
+		CompactionEnd: func(i pebble.CompactionInfo) {
+			c.compactions.Add(1)
+			if i.Err == nil {
+				for _, t := range i.Output.Tables {
+					c.compactedBytes.Add(int64(t.Size))
+				}
+			}
+		},
+		FlushEnd: func(i pebble.FlushInfo) {
+			c.flushes.Add(1)
+			for _, t := range i.Output {
+				c.flushedBytes.Add(int64(t.Size))
+			}
+		},
+		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+			c.stalls.Add(1)
+			log.Warn("writes stalled", "shard", sh.idx, "reason", i.Reason)
+		},
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			c.diskSlow.Add(1)
+			log.Warn("slow disk", "shard", sh.idx, "op", i.OpType.String(), "path", i.Path, "for", i.Duration)
+		},
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			c.backgroundErrors.Add(1)
+			msg := fmt.Sprint(i.Details)
+			c.lastError.Store(&msg)
+			log.Error("corrupt data", "shard", sh.idx, "path", i.Path, "details", i.Details)
+		},
+	}
+}
+
+// pebbleLogger passes Pebble's log on. Its fatal errors (a journal or manifest
+// that could not be written) end the store.
+type pebbleLogger struct{ sh *shard }
+
+func (l pebbleLogger) Infof(format string, args ...any) {
+	if l.sh.s.opts.Logger.Enabled(l.sh.s.ctx, slog.LevelDebug) {
+		l.sh.s.opts.Logger.Debug(fmt.Sprintf(format, args...), "shard", l.sh.idx)
+	}
+}
+
+func (l pebbleLogger) Errorf(format string, args ...any) {
+	l.sh.s.opts.Logger.Error(fmt.Sprintf(format, args...), "shard", l.sh.idx)
+}
+
+func (l pebbleLogger) Fatalf(format string, args ...any) {
+	l.sh.s.fatal(fmt.Errorf(strings.TrimPrefix(format, "pebble: "), args...))
+}
+
+// hasHeads reports that a table has deletions in its head family.
+func (sh *shard) hasHeads(phys uint32) bool {
+	prefix := appendTablePrefix(nil, phys, familyHead)
+	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
+	if err != nil {
+		return true
+	}
+	defer it.Close()
+	return it.First() || it.Error() != nil
+}
+
+// prefixEnd is the end of all keys that begin with prefix; nil when there is none.
+func prefixEnd(prefix []byte) []byte {
+	end := bytes.Clone(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+// get reads one key's merged value into a new slice; nil when it is absent.
+func (sh *shard) get(key []byte) ([]byte, error) {
+	v, closer, err := sh.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, len(v)), v...)
+	return out, closer.Close()
+}
+
+// syncJournal waits until everything committed so far is durable.
+func (sh *shard) syncJournal() error {
+	if err := sh.s.failed(); err != nil {
+		return err
+	}
+	if err := sh.db.LogData(nil, pebble.Sync); err != nil {
+		sh.s.fatal(err)
+		return err
+	}
+	return sh.s.failed()
+}
+
+// stripeSet says how stripes are to be held.
+type stripeSet struct{ shared, exclusive [stripes / 64]uint64 }
+
+func (x *stripeSet) add(stripe uint8, exclusive bool) {
+	w, bit := stripe>>6, uint64(1)<<(stripe&63)
+	if exclusive {
+		x.exclusive[w] |= bit
+	} else {
+		x.shared[w] |= bit
+	}
+}
+
+func (x *stripeSet) addAll() {
+	for i := range x.exclusive {
+		x.exclusive[i] = ^uint64(0)
+	}
+}
+
+func (x *stripeSet) has(stripe uint8) bool {
+	return x.exclusive[stripe>>6]>>(stripe&63)&1 != 0
+}
+
+// lock takes the stripes of a set, exclusively those that are in both.
+func (sh *shard) lock(x *stripeSet) {
+	for i := range stripes {
+		w, bit := i>>6, uint64(1)<<(i&63)
+		switch {
+		case x.exclusive[w]&bit != 0:
+			sh.stripes[i].Lock()
+		case x.shared[w]&bit != 0:
+			sh.stripes[i].RLock()
+		}
+	}
+}
+
+func (sh *shard) unlock(x *stripeSet) {
+	for i := range stripes {
+		w, bit := i>>6, uint64(1)<<(i&63)
+		switch {
+		case x.exclusive[w]&bit != 0:
+			sh.stripes[i].Unlock()
+		case x.shared[w]&bit != 0:
+			sh.stripes[i].RUnlock()
+		}
+	}
+}
+
+var _ io.Closer = (*Store)(nil)
