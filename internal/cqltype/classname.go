@@ -2,7 +2,6 @@ package cqltype
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -47,7 +46,7 @@ var classNames = [...]string{
 // reversed tells of the latter. Unknown classes give an error.
 func ParseClassName(s string) (t *Type, reversed bool, err error) {
 	if len(s) > maxTypeName {
-		return nil, false, fmt.Errorf("type name is longer than %d bytes", maxTypeName)
+		return nil, false, marshalf("type name is longer than %d bytes", maxTypeName)
 	}
 	p := classParser{s: s}
 	p.blanks()
@@ -69,7 +68,7 @@ type classParser struct {
 }
 
 func (p *classParser) fail(why string) error {
-	return fmt.Errorf("Syntax error parsing '%s' at char %d: %s", p.s, p.at, why)
+	return marshalf("Syntax error parsing '%s' at char %d: %s", p.s, p.at, why)
 }
 
 func (p *classParser) peek() byte {
@@ -125,7 +124,7 @@ func (p *classParser) parse() (*Type, error) {
 	p.depth++
 	defer func() { p.depth-- }()
 	if p.depth > maxTypeDepth {
-		return nil, fmt.Errorf("types are nested deeper than %d", maxTypeDepth)
+		return nil, marshalf("types are nested deeper than %d", maxTypeDepth)
 	}
 	p.blanks()
 	start := p.at
@@ -149,7 +148,7 @@ func (p *classParser) parse() (*Type, error) {
 	if !strings.Contains(full, ".") {
 		full = marshalPackage + full
 	}
-	return nil, fmt.Errorf("Unable to find abstract-type class '%s'", full)
+	return nil, marshalf("Unable to find abstract-type class '%s'", full)
 }
 
 func (p *classParser) generic(name string) (*Type, error) {
@@ -230,10 +229,10 @@ func (p *classParser) vector() (*Type, error) {
 		return nil, p.fail("a dimension and ')' are expected")
 	}
 	if dim <= 0 {
-		return nil, fmt.Errorf("vectors may only have positive dimensions; given %d", dim)
+		return nil, marshalf("vectors may only have positive dimensions; given %d", dim)
 	}
 	if dim > MaxVectorDim {
-		return nil, fmt.Errorf("vectors may have at most %d dimensions; given %d", MaxVectorDim, dim)
+		return nil, marshalf("vectors may have at most %d dimensions; given %d", MaxVectorDim, dim)
 	}
 	return VectorOf(elem.AsFrozen(), int(dim)), nil
 }
@@ -293,7 +292,7 @@ func (p *classParser) opaque(start int) (*Type, error) {
 			case ')':
 				open--
 			case 0:
-				return nil, errors.New("Syntax error parsing '" + p.s + "': unexpected end of string")
+				return nil, p.fail("unexpected end of string")
 			}
 		}
 		end = p.at

@@ -2,8 +2,6 @@ package cqltype
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -31,10 +29,10 @@ func appendSized(dst, e []byte) []byte {
 }
 
 var (
-	errShort     = errors.New("not enough bytes")
-	errNull      = errors.New("Null value read when not allowed")
-	errTrailing  = errors.New("unexpected bytes at the end")
-	errBadLength = errors.New("bad length")
+	errShort     = marshalf("not enough bytes")
+	errNull      = marshalf("Null value read when not allowed")
+	errTrailing  = marshalf("unexpected bytes at the end")
+	errBadLength = marshalf("bad length")
 )
 
 // cutSized reads an i32 length and as many bytes; a negative length is nil.
@@ -78,11 +76,11 @@ func collectionError(t *Type, err error) error {
 	name := kindNames[t.Kind]
 	switch err {
 	case errShort:
-		return fmt.Errorf("Not enough bytes to read a %s", name)
+		return marshalf("Not enough bytes to read a %s", name)
 	case errTrailing:
-		return fmt.Errorf("Unexpected extraneous bytes after %s value", name)
+		return marshalf("Unexpected extraneous bytes after %s value", name)
 	case errBadLength:
-		return fmt.Errorf("The data cannot be deserialized as a %s", name)
+		return marshalf("The data cannot be deserialized as a %s", name)
 	}
 	return err
 }
@@ -192,7 +190,7 @@ func SplitTuple(t *Type, b []byte) ([][]byte, error) {
 		}
 		elem, rest, ok := cutSized(b)
 		if !ok {
-			return nil, fmt.Errorf("Not enough bytes to read %dth component", i)
+			return nil, marshalf("Not enough bytes to read %dth component", i)
 		}
 		elems[i], b = elem, rest
 	}
@@ -201,7 +199,7 @@ func SplitTuple(t *Type, b []byte) ([][]byte, error) {
 		if len(elems) == 1 {
 			noun = "value"
 		}
-		return nil, fmt.Errorf("Expected %d %s for %s column, but got more", len(elems), noun, t)
+		return nil, marshalf("Expected %d %s for %s column, but got more", len(elems), noun, t)
 	}
 	return elems, nil
 }

@@ -1,7 +1,6 @@
 package cqltype
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -144,22 +143,22 @@ func parseDate(s string) ([]byte, error) {
 	if rawNumber(s) {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 || v > math.MaxUint32 {
-			return nil, fmt.Errorf("Unable to make unsigned int (for date) from: '%s'", s)
+			return nil, marshalf("Unable to make unsigned int (for date) from: '%s'", s)
 		}
 		return EncodeInt(int32(uint32(v))), nil
 	}
 	c, rest, ok := cutISODate(s)
 	if !ok || rest != "" || c.day > c.daysInMonth() {
-		return nil, fmt.Errorf("Unable to coerce '%s' to a formatted date (long)", s)
+		return nil, marshalf("Unable to coerce '%s' to a formatted date (long)", s)
 	}
 	days := c.days()
 	switch {
 	case days < math.MinInt64/millisPerDay || days > math.MaxInt64/millisPerDay:
-		return nil, fmt.Errorf("Unable to coerce '%s' to a formatted date (long)", s)
+		return nil, marshalf("Unable to coerce '%s' to a formatted date (long)", s)
 	case days < math.MinInt32:
-		return nil, fmt.Errorf("Input date %s is less than min supported date -5877641-06-23T00:00Z", s)
+		return nil, marshalf("Input date %s is less than min supported date -5877641-06-23T00:00Z", s)
 	case days > math.MaxInt32:
-		return nil, fmt.Errorf("Input date %s is greater than max supported date +5881580-07-11T00:00Z", s)
+		return nil, marshalf("Input date %s is greater than max supported date +5881580-07-11T00:00Z", s)
 	}
 	return DaysToDate(days), nil
 }
@@ -212,13 +211,13 @@ func parseTime(s string) ([]byte, error) {
 	if rawNumber(s) {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 || v >= nanosPerDay {
-			return nil, fmt.Errorf("Unable to make long (for time) from: '%s'", s)
+			return nil, marshalf("Unable to make long (for time) from: '%s'", s)
 		}
 		return EncodeBigint(v), nil
 	}
 	v, ok := clockNanos(trimJava(s))
 	if !ok {
-		return nil, fmt.Errorf("(TimeType) Unable to coerce '%s' to a formatted time (long)", s)
+		return nil, marshalf("(TimeType) Unable to coerce '%s' to a formatted time (long)", s)
 	}
 	return EncodeBigint(v), nil
 }

@@ -3,8 +3,6 @@ package cqltype
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -236,7 +234,7 @@ func parseVarint(s string) (*big.Int, error) {
 		return nil, errNotNumber
 	}
 	if len(digits) > maxNumberDigits {
-		return nil, fmt.Errorf("number has more than %d digits", maxNumberDigits)
+		return nil, marshalf("number has more than %d digits", maxNumberDigits)
 	}
 	v, ok := new(big.Int).SetString(s, 10)
 	if !ok {
@@ -245,7 +243,7 @@ func parseVarint(s string) (*big.Int, error) {
 	return v, nil
 }
 
-var errNotNumber = errors.New("not a number")
+var errNotNumber = marshalf("not a number")
 
 // ParseDecimal reads what java.math.BigDecimal does: sign, digits with a
 // point, and an exponent whose scale must fit 32 bits.

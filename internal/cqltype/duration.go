@@ -1,8 +1,6 @@
 package cqltype
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -24,26 +22,26 @@ func (d DurationValue) Encode() []byte {
 // DecodeDuration reads a duration; malformed values give an error.
 func DecodeDuration(b []byte) (DurationValue, error) {
 	if len(b) < 3 {
-		return DurationValue{}, fmt.Errorf("Expected at least 3 bytes for a duration (%d)", len(b))
+		return DurationValue{}, marshalf("Expected at least 3 bytes for a duration (%d)", len(b))
 	}
 	var parts [3]int64
 	rest := b
 	for i := range parts {
 		v, n := readVint(rest)
 		if n == 0 {
-			return DurationValue{}, errors.New("Not enough bytes to read a duration")
+			return DurationValue{}, marshalf("Not enough bytes to read a duration")
 		}
 		parts[i], rest = v, rest[n:]
 	}
 	months, days, nanos := parts[0], parts[1], parts[2]
 	if int64(int32(months)) != months {
-		return DurationValue{}, fmt.Errorf("The duration months must be a 32 bits integer but was: %d", months)
+		return DurationValue{}, marshalf("The duration months must be a 32 bits integer but was: %d", months)
 	}
 	if int64(int32(days)) != days {
-		return DurationValue{}, fmt.Errorf("The duration days must be a 32 bits integer but was: %d", days)
+		return DurationValue{}, marshalf("The duration days must be a 32 bits integer but was: %d", days)
 	}
 	if (months < 0 || days < 0 || nanos < 0) && (months > 0 || days > 0 || nanos > 0) {
-		return DurationValue{}, fmt.Errorf("The duration months, days and nanoseconds must be all of the same sign (%d, %d, %d)",
+		return DurationValue{}, marshalf("The duration months, days and nanoseconds must be all of the same sign (%d, %d, %d)",
 			months, days, nanos)
 	}
 	return DurationValue{Months: int32(months), Days: int32(days), Nanos: nanos}, nil
@@ -164,7 +162,7 @@ const (
 )
 
 func (b *durationBuilder) bad() error {
-	return fmt.Errorf("Unable to convert '%s' to a duration", b.source)
+	return marshalf("Unable to convert '%s' to a duration", b.source)
 }
 
 func (b *durationBuilder) add(unit int, digits string) error {
@@ -173,10 +171,10 @@ func (b *durationBuilder) add(unit int, digits string) error {
 		return b.bad()
 	}
 	if unit == b.last {
-		return fmt.Errorf("Invalid duration. The %s are specified multiple times", unitNames[unit])
+		return marshalf("Invalid duration. The %s are specified multiple times", unitNames[unit])
 	}
 	if unit < b.last {
-		return fmt.Errorf("Invalid duration. The %s should be after %s", unitNames[b.last], unitNames[unit])
+		return marshalf("Invalid duration. The %s should be after %s", unitNames[b.last], unitNames[unit])
 	}
 	b.last = unit
 	switch unit {
@@ -196,7 +194,7 @@ func (b *durationBuilder) add(unit int, digits string) error {
 func addUnits(total *int64, n, size, limit int64, name string) error {
 	if n > (limit-*total)/size {
 		// Cassandra names the 32-bit limit for nanoseconds too.
-		return fmt.Errorf("Invalid duration. The total number of %s must be less or equal to %d", name, math.MaxInt32)
+		return marshalf("Invalid duration. The total number of %s must be less or equal to %d", name, math.MaxInt32)
 	}
 	*total += n * size
 	return nil

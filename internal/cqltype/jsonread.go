@@ -1,8 +1,6 @@
 package cqltype
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -26,7 +24,7 @@ type JSONField struct {
 }
 
 // ErrJSONNull says that null was given where an object is needed.
-var ErrJSONNull = errors.New("Got null for INSERT JSON values")
+var ErrJSONNull = marshalf("Got null for INSERT JSON values")
 
 // JSONFields takes the object of an INSERT JSON apart, in the order written.
 // A name within double quotes is taken as it is, others in lower case; of
@@ -155,7 +153,7 @@ func (n jsonNode) javaText() string {
 
 // wrong says which value was expected, as Cassandra does.
 func (n jsonNode) wrong(expected string) error {
-	return fmt.Errorf("Expected %s, but got a %s: %s", expected, n.javaClass(), n.javaText())
+	return marshalf("Expected %s, but got a %s: %s", expected, n.javaClass(), n.javaText())
 }
 
 // stringKinds are the types that only JSON strings may give, by what
@@ -192,11 +190,11 @@ func fromNode(t *Type, n jsonNode) ([]byte, error) {
 		return nil, n.wrong("a long or a datestring representation of a timestamp value")
 	case KindEmpty:
 		if n.kind != jsonString {
-			return nil, fmt.Errorf("Expected an empty string, but got: %s", n.javaText())
+			return nil, marshalf("Expected an empty string, but got: %s", n.javaText())
 		}
 		return FromText(t, n.text)
 	case KindCounter:
-		return nil, errors.New("Counters cannot be given as JSON")
+		return nil, marshalf("Counters cannot be given as JSON")
 	case KindList, KindSet, KindMap, KindTuple, KindUDT, KindVector:
 		return nestedFromNode(t, n)
 	}
@@ -205,7 +203,7 @@ func fromNode(t *Type, n jsonNode) ([]byte, error) {
 
 func blobFromNode(n jsonNode) ([]byte, error) {
 	bad := func(reason string) error {
-		return fmt.Errorf("Value '%s' is not a valid blob representation: %s", n.javaText(), reason)
+		return marshalf("Value '%s' is not a valid blob representation: %s", n.javaText(), reason)
 	}
 	if n.kind != jsonString {
 		class := n.javaPackage() + n.javaClass()
@@ -230,7 +228,7 @@ func numberFromNode(t *Type, n jsonNode) ([]byte, error) {
 		// "" is the empty value of a decimal, and no varint.
 		b, err := FromText(t, n.javaText())
 		if err != nil || t.Kind == KindVarint && len(b) == 0 {
-			return nil, fmt.Errorf("Value '%s' is not a valid representation of a %s value", n.javaText(), kindNames[t.Kind])
+			return nil, marshalf("Value '%s' is not a valid representation of a %s value", n.javaText(), kindNames[t.Kind])
 		}
 		return b, nil
 	case KindInt, KindBigint:
@@ -272,7 +270,7 @@ func nestedFromNode(t *Type, n jsonNode) ([]byte, error) {
 	if n.kind == jsonString {
 		inner, err := parseJSON(n.text)
 		if err != nil {
-			return nil, fmt.Errorf("Error decoding JSON string: %w", err)
+			return nil, marshalf("Error decoding JSON string: %v", err)
 		}
 		n = inner
 	}
@@ -297,7 +295,7 @@ func nestedFromNode(t *Type, n jsonNode) ([]byte, error) {
 		return tupleFromNode(t, n)
 	case KindVector:
 		if len(n.elems) != t.Dim {
-			return nil, fmt.Errorf("List had incorrect size: expected %d but given %d; %s", t.Dim, len(n.elems), n.javaText())
+			return nil, marshalf("List had incorrect size: expected %d but given %d; %s", t.Dim, len(n.elems), n.javaText())
 		}
 	}
 	return elementsFromNode(t, n)
@@ -308,9 +306,9 @@ func elementsFromNode(t *Type, n jsonNode) ([]byte, error) {
 	for i, e := range n.elems {
 		if e.kind == jsonNull {
 			if t.Kind == KindSet {
-				return nil, errors.New("Invalid null element in set")
+				return nil, marshalf("Invalid null element in set")
 			}
-			return nil, errors.New("Invalid null element in list")
+			return nil, marshalf("Invalid null element in list")
 		}
 		b, err := fromNode(t.Elems[0], e)
 		if err != nil {
@@ -335,7 +333,7 @@ func mapFromNode(t *Type, n jsonNode) ([]byte, error) {
 	elems := make([][]byte, 0, 2*len(n.fields))
 	for _, f := range n.fields {
 		if f.value.kind == jsonNull {
-			return nil, errors.New("Invalid null value in map")
+			return nil, marshalf("Invalid null value in map")
 		}
 		key, err := fromNode(t.Elems[0], jsonNode{kind: jsonString, text: f.name})
 		if err != nil {
@@ -346,7 +344,7 @@ func mapFromNode(t *Type, n jsonNode) ([]byte, error) {
 			return nil, err
 		}
 		if key == nil {
-			return nil, errors.New("Invalid null key in map")
+			return nil, marshalf("Invalid null key in map")
 		}
 		elems = append(elems, key, value)
 	}
@@ -356,10 +354,10 @@ func mapFromNode(t *Type, n jsonNode) ([]byte, error) {
 
 func tupleFromNode(t *Type, n jsonNode) ([]byte, error) {
 	if len(n.elems) > len(t.Elems) {
-		return nil, fmt.Errorf("Tuple contains extra items (expected %d): %s", len(t.Elems), n.javaText())
+		return nil, marshalf("Tuple contains extra items (expected %d): %s", len(t.Elems), n.javaText())
 	}
 	if len(n.elems) < len(t.Elems) {
-		return nil, fmt.Errorf("Tuple is missing items (expected %d): %s", len(t.Elems), n.javaText())
+		return nil, marshalf("Tuple is missing items (expected %d): %s", len(t.Elems), n.javaText())
 	}
 	elems := make([][]byte, len(t.Elems))
 	for i, e := range n.elems {
@@ -393,7 +391,7 @@ func udtFromNode(t *Type, n jsonNode) ([]byte, error) {
 	}
 	for _, m := range members {
 		if _, unknown := values[m.name]; unknown {
-			return nil, fmt.Errorf("Unknown field '%s' in value of user defined type %s", m.name, t.Name)
+			return nil, marshalf("Unknown field '%s' in value of user defined type %s", m.name, t.Name)
 		}
 	}
 	return AppendTuple(nil, elems), nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 )
 
 // The first byte of a value in a key. Every one of them is larger than
@@ -33,7 +32,7 @@ var errKey = errors.New("malformed key")
 // nothing beyond dst for types other than long numbers and nested values.
 func AppendKey(dst []byte, t *Type, b []byte, desc bool) ([]byte, error) {
 	if b == nil {
-		return dst, errors.New("null has no place in a key")
+		return dst, marshalf("null has no place in a key")
 	}
 	start := len(dst)
 	dst, err := appendKeyValue(dst, t, b)
@@ -62,7 +61,7 @@ func appendKeyValue(dst []byte, t *Type, b []byte) ([]byte, error) {
 func appendKeyBody(dst []byte, t *Type, b []byte) ([]byte, error) {
 	size := keySize(t)
 	if size > 0 && len(b) != size {
-		return dst, fmt.Errorf("%d bytes are no %s", len(b), t)
+		return dst, marshalf("%d bytes are no %s", len(b), t)
 	}
 	switch t.Kind {
 	case KindTinyint, KindSmallint, KindInt, KindBigint, KindTimestamp, KindCounter:
@@ -99,7 +98,7 @@ func appendKeyBody(dst []byte, t *Type, b []byte) ([]byte, error) {
 	case KindVector:
 		return appendVectorKey(dst, t, b)
 	}
-	return dst, fmt.Errorf("values of type %s cannot be in a key", t)
+	return dst, marshalf("values of type %s cannot be in a key", t)
 }
 
 // keySize is the length of a body that is as long as the value itself, 0 for others.

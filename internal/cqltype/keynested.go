@@ -2,7 +2,6 @@ package cqltype
 
 import (
 	"encoding/binary"
-	"fmt"
 )
 
 // appendCollectionKey writes each element (in maps key, value, key …) as a
@@ -42,7 +41,7 @@ func appendTupleKey(dst []byte, t *Type, b []byte) ([]byte, error) {
 		}
 		elem, rest, ok := cutSized(b)
 		if !ok {
-			return dst, fmt.Errorf("Not enough bytes to read %dth component", i)
+			return dst, marshalf("Not enough bytes to read %dth component", i)
 		}
 		b = rest
 		if elem == nil {

@@ -2,8 +2,6 @@ package cqltype
 
 import (
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -147,7 +145,7 @@ func ParseLiteral(t *Type, kind LiteralKind, text string) ([]byte, error) {
 func parseHex(s string) ([]byte, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil {
-		return nil, fmt.Errorf("cannot parse '%s' as hex bytes", s)
+		return nil, marshalf("cannot parse '%s' as hex bytes", s)
 	}
 	return b, nil
 }
@@ -169,7 +167,7 @@ func FromText(t *Type, s string) ([]byte, error) {
 		case strings.EqualFold(s, "true"):
 			return []byte{1}, nil
 		}
-		return nil, fmt.Errorf("Unable to make boolean from '%s'", s)
+		return nil, marshalf("Unable to make boolean from '%s'", s)
 	case KindDate:
 		return parseDate(s)
 	case KindTime:
@@ -178,7 +176,7 @@ func FromText(t *Type, s string) ([]byte, error) {
 		return tupleFromText(t, s)
 	case KindEmpty:
 		if s != "" {
-			return nil, fmt.Errorf("'%s' is not empty", s)
+			return nil, marshalf("'%s' is not empty", s)
 		}
 		return []byte{}, nil
 	}
@@ -198,11 +196,11 @@ func FromText(t *Type, s string) ([]byte, error) {
 		if b, ok := parseInet(s); ok {
 			return b, nil
 		}
-		return nil, fmt.Errorf("Unable to make inet address from '%s'", s)
+		return nil, marshalf("Unable to make inet address from '%s'", s)
 	case KindUUID:
 		u, err := ParseUUID(s)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make UUID from '%s'", s)
+			return nil, marshalf("Unable to make UUID from '%s'", s)
 		}
 		return u[:], nil
 	case KindTimeuuid:
@@ -220,7 +218,7 @@ func parseASCII(s string) ([]byte, error) {
 		if r > 0xFFFF {
 			units = 2
 		}
-		return nil, fmt.Errorf("Invalid ASCII character in string literal: "+
+		return nil, marshalf("Invalid ASCII character in string literal: "+
 			"java.nio.charset.UnmappableCharacterException: Input length = %d", units)
 	}
 	return []byte(s), nil
@@ -229,10 +227,10 @@ func parseASCII(s string) ([]byte, error) {
 func timeuuidFromText(s string) ([]byte, error) {
 	u, err := ParseUUID(s)
 	if err != nil {
-		return nil, fmt.Errorf("Unknown timeuuid representation: %s", s)
+		return nil, marshalf("Unknown timeuuid representation: %s", s)
 	}
 	if u[6]>>4 != 1 {
-		return nil, errors.New("TimeUUID supports only version 1 UUIDs")
+		return nil, marshalf("TimeUUID supports only version 1 UUIDs")
 	}
 	return u[:], nil
 }
@@ -242,53 +240,53 @@ func numberFromText(t *Type, s string) ([]byte, error) {
 	case KindInt:
 		v, err := strconv.ParseInt(s, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make int from '%s'", s)
+			return nil, marshalf("Unable to make int from '%s'", s)
 		}
 		return EncodeInt(int32(v)), nil
 	case KindBigint, KindCounter:
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make long from '%s'", s)
+			return nil, marshalf("Unable to make long from '%s'", s)
 		}
 		return EncodeBigint(v), nil
 	case KindSmallint:
 		v, err := strconv.ParseInt(s, 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make short from '%s'", s)
+			return nil, marshalf("Unable to make short from '%s'", s)
 		}
 		return EncodeSmallint(int16(v)), nil
 	case KindTinyint:
 		v, err := strconv.ParseInt(s, 10, 8)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make byte from '%s'", s)
+			return nil, marshalf("Unable to make byte from '%s'", s)
 		}
 		return EncodeTinyint(int8(v)), nil
 	case KindVarint:
 		v, err := parseVarint(s)
 		if err != nil {
-			return nil, fmt.Errorf("unable to make int from '%s'", s)
+			return nil, marshalf("unable to make int from '%s'", s)
 		}
 		return EncodeVarint(v), nil
 	case KindDecimal:
 		d, err := ParseDecimal(s)
 		if err != nil {
-			return nil, fmt.Errorf("unable to make BigDecimal from '%s'", s)
+			return nil, marshalf("unable to make BigDecimal from '%s'", s)
 		}
 		return d.Encode(), nil
 	case KindDouble:
 		v, ok := parseJavaFloat(s, 64)
 		if !ok {
-			return nil, fmt.Errorf("Unable to make double from '%s'", s)
+			return nil, marshalf("Unable to make double from '%s'", s)
 		}
 		return EncodeBigint(int64(javaDoubleBits(v))), nil
 	case KindFloat:
 		v, ok := parseJavaFloat(s, 32)
 		if !ok {
-			return nil, fmt.Errorf("Unable to make float from '%s'", s)
+			return nil, marshalf("Unable to make float from '%s'", s)
 		}
 		return EncodeInt(int32(javaFloatBits(float32(v)))), nil
 	}
-	return nil, fmt.Errorf("values of type %s have no text form", t)
+	return nil, marshalf("values of type %s have no text form", t)
 }
 
 func javaDoubleBits(v float64) uint64 {
@@ -320,7 +318,7 @@ func tupleFromText(t *Type, s string) ([]byte, error) {
 		fields = append(fields, s[start:])
 	}
 	if len(fields) > len(t.Elems) {
-		return nil, fmt.Errorf("Invalid tuple literal: too many elements. Type %s expects %d but got %d",
+		return nil, marshalf("Invalid tuple literal: too many elements. Type %s expects %d but got %d",
 			t, len(t.Elems), len(fields))
 	}
 	elems := make([][]byte, len(fields))

@@ -3,7 +3,6 @@ package cqltype
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 )
 
@@ -22,7 +21,7 @@ func JoinKey(dst []byte, components [][]byte) ([]byte, error) {
 		}
 	}
 	if total > MaxKeyBytes {
-		return dst, fmt.Errorf("Key length of %d is longer than maximum of %d", total, MaxKeyBytes)
+		return dst, marshalf("Key length of %d is longer than maximum of %d", total, MaxKeyBytes)
 	}
 	if len(components) == 1 {
 		return append(dst, components[0]...), nil

@@ -1,7 +1,6 @@
 package cqltype
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -21,7 +20,7 @@ func parseTimestamp(s string) ([]byte, error) {
 	if rawNumber(s) {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("Unable to make long (for date) from: '%s'", s)
+			return nil, marshalf("Unable to make long (for date) from: '%s'", s)
 		}
 		return EncodeBigint(v), nil
 	}
@@ -30,7 +29,7 @@ func parseTimestamp(s string) ([]byte, error) {
 			return EncodeBigint(millis), nil
 		}
 	}
-	return nil, fmt.Errorf("Unable to parse a date/time from '%s'", s)
+	return nil, marshalf("Unable to parse a date/time from '%s'", s)
 }
 
 // parseDateTime reads y-M-d, T or space, H:m[:s], a fraction, and a zone.

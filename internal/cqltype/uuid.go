@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -116,7 +115,7 @@ func ParseUUID(s string) (u [16]byte, err error) {
 	return u, nil
 }
 
-var errNotUUID = errors.New("not a UUID")
+var errNotUUID = marshalf("not a UUID")
 
 // AppendUUID writes 16 bytes as 8-4-4-4-12 lower case hexadecimal digits.
 func AppendUUID(dst, b []byte) []byte {

@@ -1,8 +1,6 @@
 package cqltype
 
 import (
-	"errors"
-	"fmt"
 	"unicode/utf8"
 )
 
@@ -46,14 +44,14 @@ func Validate(t *Type, b []byte) error {
 		return validateTimeuuid(b)
 	case KindInet:
 		if len(b) != 0 && len(b) != 4 && len(b) != 16 {
-			return fmt.Errorf("Expected 4 or 16 byte inetaddress; got %x", b)
+			return marshalf("Expected 4 or 16 byte inetaddress; got %x", b)
 		}
 		return nil
 	case KindVarint:
 		return validateNumberSize(len(b))
 	case KindDecimal:
 		if len(b) != 0 && len(b) < 4 {
-			return fmt.Errorf("Expected 0 or at least 4 bytes (%d)", len(b))
+			return marshalf("Expected 0 or at least 4 bytes (%d)", len(b))
 		}
 		return validateNumberSize(len(b) - 4)
 	case KindDuration:
@@ -61,7 +59,7 @@ func Validate(t *Type, b []byte) error {
 		return err
 	case KindEmpty:
 		if len(b) != 0 {
-			return errors.New("EmptyType only accept empty values")
+			return marshalf("EmptyType only accept empty values")
 		}
 		return nil
 	case KindList, KindSet, KindMap:
@@ -73,7 +71,7 @@ func Validate(t *Type, b []byte) error {
 	case KindVector:
 		return validateVector(t, b)
 	}
-	return fmt.Errorf("values of type %s cannot be checked", t)
+	return marshalf("values of type %s cannot be checked", t)
 }
 
 func sizeOrEmpty(b []byte, size int, format string) error {
@@ -87,12 +85,12 @@ func exactSize(b []byte, size int, format string) error {
 	if len(b) == size {
 		return nil
 	}
-	return fmt.Errorf(format, len(b))
+	return marshalf(format, len(b))
 }
 
 func validateNumberSize(n int) error {
 	if n > MaxNumberBytes {
-		return fmt.Errorf("Numbers longer than %d bytes are not supported (%d)", MaxNumberBytes, n)
+		return marshalf("Numbers longer than %d bytes are not supported (%d)", MaxNumberBytes, n)
 	}
 	return nil
 }
@@ -100,7 +98,7 @@ func validateNumberSize(n int) error {
 func validateASCII(b []byte) error {
 	for _, c := range b {
 		if c >= 0x80 {
-			return fmt.Errorf("Invalid byte for ascii: %d", int8(c))
+			return marshalf("Invalid byte for ascii: %d", int8(c))
 		}
 	}
 	return nil
@@ -110,7 +108,7 @@ func validateText(b []byte) error {
 	if utf8.Valid(b) || validLooseUTF8(b) {
 		return nil
 	}
-	return errors.New("String didn't validate.")
+	return marshalf("String didn't validate.")
 }
 
 // validLooseUTF8 accepts what Cassandra's validator does beyond UTF-8 proper:
@@ -177,7 +175,7 @@ func validateTimeuuid(b []byte) error {
 	}
 	if b[6]&0xF0 != 0x10 {
 		// The digit shown is the first one of the UUID, as in Cassandra.
-		return fmt.Errorf("Invalid version for TimeUUID type: 0x%x", b[0]>>4)
+		return marshalf("Invalid version for TimeUUID type: 0x%x", b[0]>>4)
 	}
 	return nil
 }
@@ -224,11 +222,11 @@ func validateTuple(t *Type, b []byte) error {
 			return nil
 		}
 		if len(b) < 4 {
-			return fmt.Errorf("Not enough bytes to read size of %dth component", i)
+			return marshalf("Not enough bytes to read size of %dth component", i)
 		}
 		elem, rest, ok := cutSized(b)
 		if !ok {
-			return fmt.Errorf("Not enough bytes to read %dth component", i)
+			return marshalf("Not enough bytes to read %dth component", i)
 		}
 		if err := Validate(et, elem); err != nil {
 			return err
@@ -236,7 +234,7 @@ func validateTuple(t *Type, b []byte) error {
 		b = rest
 	}
 	if len(b) > 0 {
-		return errors.New("Invalid remaining data after end of tuple value")
+		return marshalf("Invalid remaining data after end of tuple value")
 	}
 	return nil
 }
@@ -247,19 +245,19 @@ func validateUDT(t *Type, b []byte) error {
 			return nil
 		}
 		if len(b) < 4 {
-			return fmt.Errorf("Not enough bytes to read size of %dth field %s", i, t.FieldNames[i])
+			return marshalf("Not enough bytes to read size of %dth field %s", i, t.FieldNames[i])
 		}
 		elem, rest, ok := cutSized(b)
 		if !ok {
-			return fmt.Errorf("Not enough bytes to read %dth field %s", i, t.FieldNames[i])
+			return marshalf("Not enough bytes to read %dth field %s", i, t.FieldNames[i])
 		}
 		if err := Validate(et, elem); err != nil {
-			return fmt.Errorf("Failure validating the %dth field %s; %s", i, t.FieldNames[i], err)
+			return marshalf("Failure validating the %dth field %s; %s", i, t.FieldNames[i], err)
 		}
 		b = rest
 	}
 	if len(b) > 0 {
-		return errors.New("Invalid remaining data after end of UDT value")
+		return marshalf("Invalid remaining data after end of UDT value")
 	}
 	return nil
 }
@@ -280,7 +278,7 @@ func validateVector(t *Type, b []byte) error {
 		b = rest
 	}
 	if len(b) > 0 {
-		return fmt.Errorf("Unexpected %d extraneous bytes after %s value", len(b), t)
+		return marshalf("Unexpected %d extraneous bytes after %s value", len(b), t)
 	}
 	return nil
 }

@@ -1,8 +1,6 @@
 package cqltype
 
 import (
-	"errors"
-	"fmt"
 	"math"
 )
 
@@ -61,12 +59,12 @@ func SplitVector(t *Type, b []byte) ([][]byte, error) {
 		elems, b = append(elems, elem), rest
 	}
 	if len(b) > 0 {
-		return nil, fmt.Errorf("Unexpected %d extraneous bytes after %s value", len(b), t)
+		return nil, marshalf("Unexpected %d extraneous bytes after %s value", len(b), t)
 	}
 	return elems, nil
 }
 
-var errNullInVector = errors.New("null is not supported inside vectors")
+var errNullInVector = marshalf("null is not supported inside vectors")
 
 // isNull reports null and what Cassandra takes for null: the empty value of
 // all types but texts, blobs, tuples, UDTs and vectors.
@@ -78,9 +76,9 @@ func isNull(t *Type, b []byte) bool {
 	return len(b) == 0
 }
 
-var errEmptyVector = errors.New("Invalid empty vector value")
+var errEmptyVector = marshalf("Invalid empty vector value")
 
-func shortVector(t *Type) error { return fmt.Errorf("Not enough bytes to read a %s", t) }
+func shortVector(t *Type) error { return marshalf("Not enough bytes to read a %s", t) }
 
 // minVectorBytes is the least that a vector's bytes can be, so that a
 // dimension read from a type's name never makes a large allocation.
