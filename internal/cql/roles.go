@@ -131,7 +131,7 @@ func (p *parser) roleOption(o *RoleOptions) {
 // once refuses an option that was given before.
 func (p *parser) once(given bool, name string) {
 	if given && p.err == nil {
-		p.fail("Multiple definitions for property '%s'", name)
+		p.fail("Multiple definition for property '%s'", strings.ToUpper(name))
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 // password under a key that lives as long as the process.
 type passwords struct {
 	slots chan struct{} // one a hash under way
+	cost  int           // of hashing, schema.HashCost
 	key   [32]byte
 
 	mu    sync.Mutex
@@ -37,6 +38,7 @@ type passwords struct {
 
 func (p *passwords) init() error {
 	p.slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	p.cost = schema.HashCost
 	p.known = map[[sha256.Size]byte]time.Time{}
 	if _, err := rand.Read(p.key[:]); err != nil {
 		return fmt.Errorf("make login key: %w", err)
@@ -127,7 +129,7 @@ func (e *Engine) hashPassword(ctx context.Context, password string) (string, err
 		return "", err
 	}
 	defer release()
-	return schema.HashPassword(password)
+	return schema.HashPassword(password, e.passwords.cost)
 }
 
 // isBcrypt reports a well-formed salted hash.

@@ -497,6 +497,9 @@ func (a *adminRun) listPermissions(st *cql.ListPermissions) (*Result, error) {
 			}
 		}
 	})
+	if t.res.Count == 0 {
+		return voidResult(), nil
+	}
 	return t.res, nil
 }
 

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/hex"
 	"maps"
 	"slices"
@@ -143,6 +144,14 @@ func orderText(desc bool) string {
 
 func (t *Table) writeColumns(b *strings.Builder, internals bool) {
 	cols := t.columnsInOrder()
+	dropped := t.droppedInOrder()
+	if internals {
+		// A column that was dropped and added again is shown as it was, and
+		// dropped and added by the statements that follow.
+		cols = slices.DeleteFunc(cols, func(c *Column) bool {
+			return slices.ContainsFunc(dropped, func(d DroppedColumn) bool { return d.Name == c.Name })
+		})
+	}
 	single := len(t.PartitionKey) == 1 && len(t.Clustering) == 0
 	lines := make([]string, 0, len(cols)+2)
 	for _, c := range cols {
@@ -156,20 +165,25 @@ func (t *Table) writeColumns(b *strings.Builder, internals bool) {
 		lines = append(lines, line)
 	}
 	if internals {
-		for _, c := range t.Dropped {
-			if t.Columns[c.Name] == nil {
-				line := "    " + cqltype.MaybeQuote(c.Name) + " " + c.Type.String()
-				if c.Kind == Static {
-					line += " static"
-				}
-				lines = append(lines, line)
+		for _, c := range dropped {
+			line := "    " + cqltype.MaybeQuote(c.Name) + " " + c.Type.String()
+			if c.Kind == Static {
+				line += " static"
 			}
+			lines = append(lines, line)
 		}
 	}
 	if !single {
 		lines = append(lines, "    PRIMARY KEY ("+t.keyText()+")")
 	}
 	b.WriteString(strings.Join(lines, ",\n"))
+}
+
+// droppedInOrder lists dropped columns in the order in which they were dropped.
+func (t *Table) droppedInOrder() []DroppedColumn {
+	return slices.SortedStableFunc(slices.Values(t.Dropped), func(a, b DroppedColumn) int {
+		return cmp.Compare(a.DroppedAt, b.DroppedAt)
+	})
 }
 
 func (t *Table) keyText() string {
@@ -192,7 +206,7 @@ func (t *Table) keyText() string {
 
 // writeDropped writes the statements that make the table know its dropped columns again.
 func (t *Table) writeDropped(b *strings.Builder) {
-	for _, c := range t.Dropped {
+	for _, c := range t.droppedInOrder() {
 		b.WriteString("\nALTER TABLE " + t.quotedName() + " DROP " + cqltype.MaybeQuote(c.Name) +
 			" USING TIMESTAMP " + strconv.FormatInt(c.DroppedAt, 10) + ";")
 		if again := t.Columns[c.Name]; again != nil {

@@ -12,14 +12,14 @@ import (
 // DefaultSuperuser is the role that an empty store gets; it is also its password.
 const DefaultSuperuser = "cassandra"
 
-// hashCost is bcrypt's cost for passwords, Cassandra's default
+// HashCost is bcrypt's cost for passwords, Cassandra's default
 // (cassandra.auth_bcrypt_gensalt_log2_rounds).
-const hashCost = 10
+const HashCost = 10
 
 // HashPassword returns the salted hash of a password as system_auth.roles
-// holds it. What is beyond 72 bytes does not count.
-func HashPassword(password string) (string, error) {
-	hash, err := bcrypt.GenerateFromPassword(hashed(password), hashCost)
+// holds it; cost is HashCost but in tests. What is beyond 72 bytes does not count.
+func HashPassword(password string, cost int) (string, error) {
+	hash, err := bcrypt.GenerateFromPassword(hashed(password), cost)
 	if err != nil {
 		return "", fmt.Errorf("hash password: %w", err)
 	}
