@@ -1,11 +1,10 @@
 package exec
 
 import (
-	"varve/internal/cql"
 	"varve/internal/cqlfunc"
+	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
-	"varve/internal/store"
 )
 
 // planner turns one parsed statement into a plan against one snapshot.
@@ -14,6 +13,13 @@ type planner struct {
 	keyspace  string               // of the session or request; "" when none
 	variables []cqlwire.ColumnSpec // one a marker, filled as terms are planned
 	warnings  []string
+
+	// columns are, one a marker, the names of the columns they were planned
+	// for: unlike a variable's name, a named marker does not replace it.
+	columns []string
+	// keyTypes are the partition key's types of the statement's table, which
+	// calls of token() need; set before terms are planned.
+	keyTypes []*cqltype.Type
 }
 
 // execution is one run of a plan.
@@ -25,8 +31,10 @@ type execution struct {
 	fn        cqlfunc.Context
 	nowSec    int64
 	nowMicros int64
+	timestamp int64  // of writes without USING TIMESTAMP
 	trace     *Trace // nil when not traced
 	warnings  []string
+	json      map[string]value // INSERT JSON's values by column
 }
 
 // term is a planned expression without columns: what may stand in VALUES,
@@ -35,30 +43,4 @@ type term interface {
 	// eval computes the value. Unset comes only from an unset marker itself,
 	// and the caller decides whether it is allowed.
 	eval(x *execution) (cqlwire.Value, error)
-}
-
-// term plans an expression whose value goes to recv (its type and, for
-// messages and bind metadata, its name).
-func (p *planner) term(e cql.Expr, recv cqlwire.ColumnSpec) (term, error) { panic(errUnwritten) }
-
-// where is a planned WHERE clause. For modifications it admits only what
-// identifies rows.
-type where struct{ whereState }
-
-type whereState struct{}
-
-// where plans a WHERE clause on t. kind is "SELECT", "UPDATE" or "DELETE",
-// which decides what is admitted and the wording of refusals.
-func (p *planner) where(t *schema.Table, rels []cql.Relation, kind string, allowFiltering bool) (*where, error) {
-	panic(errUnwritten)
-}
-
-// keys are the partitions named by = and IN, in token order without
-// duplicates for SELECT, as written for modifications.
-func (w *where) keys(x *execution) ([]store.Key, error) { panic(errUnwritten) }
-
-// slices are the clustering slices, in clustering order and disjoint; nil: all
-// rows. rows reports that each is one full clustering key.
-func (w *where) slices(x *execution) (slices []store.Slice, rows bool, err error) {
-	panic(errUnwritten)
 }

@@ -1,0 +1,216 @@
+package exec
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"varve/internal/cql"
+	"varve/internal/schema"
+)
+
+// Engine executes statements. All methods may be called concurrently.
+type Engine struct {
+	opts   Options // with its defaults filled in
+	cache  statementCache
+	tracer *tracer
+	uuids  uuidSource
+	micros atomic.Int64 // the last timestamp given to a write
+
+	started     time.Time
+	passwords   passwords
+	warnDefault sync.Once // of the default superuser's password
+	builds      indexBuilds
+}
+
+// New builds an engine and starts its background work.
+func New(o Options) (*Engine, error) {
+	if o.Store == nil || o.Catalog == nil {
+		return nil, errIncomplete
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Limits == nil {
+		o.Limits = NewLimits()
+	}
+	if o.Node.Datacenter != "" {
+		o.Catalog.SetDatacenter(o.Node.Datacenter)
+	}
+	e := &Engine{opts: o, started: o.Clock()}
+	if err := e.passwords.init(); err != nil {
+		return nil, err
+	}
+	if err := e.uuids.init(); err != nil {
+		return nil, err
+	}
+	e.tracer = newTracer(e)
+	e.builds.start(e)
+	return e, nil
+}
+
+// Close waits for background work: indexes being filled, traces being written.
+func (e *Engine) Close() error {
+	e.builds.close()
+	e.tracer.close()
+	return nil
+}
+
+// Auth reports whether clients must log in.
+func (e *Engine) Auth() bool { return e.opts.Auth }
+
+// Limits returns the live settings.
+func (e *Engine) Limits() *Limits { return e.opts.Limits }
+
+// Subscribe calls f after each schema change.
+func (e *Engine) Subscribe(f func(schema.Event)) { e.opts.Catalog.Subscribe(f) }
+
+// Query parses and runs one statement.
+func (e *Engine) Query(ctx context.Context, s *Session, text string, p *Params) (*Result, error) {
+	tr := e.startTrace(s, p, "Execute CQL3 query", text)
+	tr.Event("Parsing %s", text)
+	res, err := e.query(ctx, s, text, p, tr)
+	return e.finish(s, tr, res, err)
+}
+
+func (e *Engine) query(ctx context.Context, s *Session, text string, p *Params, tr *Trace) (*Result, error) {
+	start := time.Now()
+	st, err := e.planText(s, text, p.Keyspace, tr)
+	if err != nil {
+		return nil, err
+	}
+	values, err := bindValues(st, p.Values, p.Names)
+	if err != nil {
+		return nil, err
+	}
+	if len(values) != len(st.variables) {
+		return nil, invalidf("Invalid amount of bind variables")
+	}
+	res, err := e.run(ctx, s, st, p, values, tr)
+	if res != nil && len(st.warnings) > 0 {
+		res.Warnings = append(st.warnings[:len(st.warnings):len(st.warnings)], res.Warnings...)
+	}
+	e.logSlow(start, text)
+	return res, err
+}
+
+// Execute runs a prepared statement.
+func (e *Engine) Execute(ctx context.Context, s *Session, ps *Prepared, p *Params) (*Result, error) {
+	tr := e.startTrace(s, p, "Execute CQL3 prepared query", ps.Text)
+	start := time.Now()
+	res, err := e.execute(ctx, s, ps, p, tr)
+	e.logSlow(start, ps.Text)
+	return e.finish(s, tr, res, err)
+}
+
+func (e *Engine) execute(ctx context.Context, s *Session, ps *Prepared, p *Params, tr *Trace) (*Result, error) {
+	st := ps.plan
+	values, err := bindValues(st, p.Values, p.Names)
+	if err != nil {
+		return nil, err
+	}
+	if len(values) != len(st.variables) {
+		return nil, invalidf("there were %d markers(?) in CQL but %d bound variables", len(st.variables), len(values))
+	}
+	res, err := e.run(ctx, s, st, p, values, tr)
+	if err == nil && res.Kind == resultRows && st.fixedColumns {
+		res.MetadataID = ps.ResultMetadataID
+	}
+	return res, err
+}
+
+// run carries out a planned statement with its values in place.
+func (e *Engine) run(ctx context.Context, s *Session, st *planned, p *Params, values []value, tr *Trace) (*Result, error) {
+	x := e.begin(s, p, values, tr)
+	defer x.end()
+	if err := st.authorize(x); err != nil {
+		return nil, err
+	}
+	res, err := st.run.run(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	if len(x.warnings) > 0 {
+		res.Warnings = append(res.Warnings, x.warnings...)
+	}
+	return res, nil
+}
+
+// finish ends a request: its trace is closed and its error made fit for the wire.
+func (e *Engine) finish(s *Session, tr *Trace, res *Result, err error) (*Result, error) {
+	if tr == nil {
+		if err != nil {
+			return nil, wireError(err)
+		}
+		return res, nil
+	}
+	if err == nil && res.Commit != nil {
+		// A traced request waits here, so that the trace shows the wait.
+		err = res.Commit.Wait()
+		res.Commit = nil
+	}
+	if err != nil {
+		tr.Event("%s", err.Error())
+	} else {
+		id := tr.id
+		res.TraceID = &id
+	}
+	e.tracer.finish(tr)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	return res, nil
+}
+
+// logSlow writes the slow query log.
+func (e *Engine) logSlow(start time.Time, text string) {
+	limit := e.opts.Limits.SlowQueryMillis.Load()
+	if limit <= 0 {
+		return
+	}
+	if d := time.Since(start); d >= time.Duration(limit)*time.Millisecond {
+		if len(text) > slowTextBytes {
+			text = text[:slowTextBytes] + "…"
+		}
+		e.opts.Logger.Warn("slow query", "duration", d, "threshold_ms", limit, "query", text)
+	}
+}
+
+const slowTextBytes = 4096
+
+// now is the time of a request: seconds for expiry, and microseconds that no
+// other request got, for timestamps.
+func (e *Engine) now() (sec, micros int64) {
+	micros = e.opts.Clock().UnixMicro()
+	sec = micros / 1_000_000
+	for {
+		last := e.micros.Load()
+		if micros <= last {
+			micros = last + 1
+		}
+		if e.micros.CompareAndSwap(last, micros) {
+			return sec, micros
+		}
+	}
+}
+
+// planText parses and plans one statement.
+func (e *Engine) planText(s *Session, text, keyspace string, tr *Trace) (*planned, error) {
+	if limit := e.opts.Limits.MaxStatementBytes.Load(); limit > 0 && int64(len(text)) > limit {
+		return nil, invalidf("Statement of %d bytes is longer than the maximum of %d", len(text), limit)
+	}
+	parsed, err := cql.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	tr.Event("Preparing statement")
+	if keyspace == "" {
+		keyspace = s.Keyspace
+	}
+	return e.plan(e.opts.Catalog.Snapshot(), keyspace, parsed)
+}

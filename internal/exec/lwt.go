@@ -1,0 +1,517 @@
+package exec
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+
+	"varve/internal/cqltype"
+	"varve/internal/cqlwire"
+	"varve/internal/schema"
+	"varve/internal/store"
+)
+
+// rowImage is a copy of one row as a conditional statement sees it; a nil
+// image is a row that is not there.
+type rowImage struct {
+	clustering [][]byte // nil: the static row
+	values     map[*schema.Column][]byte
+}
+
+func (r *rowImage) value(c *schema.Column) []byte {
+	if r == nil {
+		return nil
+	}
+	return r.values[c]
+}
+
+// casRow is one row that the conditions of a request ask about.
+type casRow struct {
+	clustering [][]byte
+	exists     bool
+	notExists  bool
+	asked      []casCondition
+}
+
+type casCondition struct {
+	c *ifCondition
+	x *execution
+}
+
+// casStatement is one statement of a conditional request.
+type casStatement struct {
+	m *modifyPlan
+	x *execution
+}
+
+// casRequest is a conditional statement or a batch with conditions: all of it
+// is on one partition, and is applied when every condition holds.
+type casRequest struct {
+	x     *execution // of the request
+	t     *schema.Table
+	key   store.Key
+	comps [][]byte
+	stmts []casStatement
+	batch bool
+
+	rows    []*casRow // by clustering, in order of appearance
+	statics *casRow   // conditions on the static row
+	columns []*schema.Column
+	all     bool // some IF [NOT] EXISTS: all columns are returned
+	// Whether some statement changes static columns or rows: with [NOT] EXISTS
+	// only such columns are told, as in Cassandra.
+	touchesStatics, touchesRows bool
+
+	static  *rowImage
+	images  []*rowImage // parallel to rows
+	first   *rowImage   // the partition's first row, where only statics are asked about
+	newest  int64       // the newest timestamp read
+	started bool
+}
+
+func (m *modifyPlan) runConditional(ctx context.Context, x *execution) (*Result, error) {
+	if err := checkConditional(x.p.Consistency, x.p.SerialConsistency); err != nil {
+		return nil, err
+	}
+	r := &casRequest{x: x, t: m.t, stmts: []casStatement{{m: m, x: x}}}
+	return r.run(ctx)
+}
+
+func (r *casRequest) run(ctx context.Context) (*Result, error) {
+	for i := range r.stmts {
+		if err := r.addStatement(&r.stmts[i]); err != nil {
+			return nil, err
+		}
+	}
+	r.collectColumns()
+	if err := checkConditional(r.x.p.Consistency, r.x.p.SerialConsistency); err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.x.writeDeadline(ctx)
+	defer cancel()
+	l, err := r.x.e.opts.Store.Lock(ctx, r.t, r.key)
+	if err != nil {
+		return nil, writeError(err, r.x.p.Consistency, "CAS")
+	}
+	defer l.Unlock()
+	var stats store.ReadStats
+	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats})
+	res, err := r.decide(ctx, l, view)
+	if cerr := view.Close(); err == nil && cerr != nil {
+		return nil, wireError(cerr)
+	}
+	return res, err
+}
+
+// decide reads the rows, checks the conditions, and either applies the changes
+// or answers with what the rows hold.
+func (r *casRequest) decide(ctx context.Context, l *store.Lock, view *store.View) (*Result, error) {
+	r.x.trace.Event("Reading existing values for CAS precondition")
+	if err := r.read(view); err != nil {
+		return nil, wireError(err)
+	}
+	ok, err := r.holds()
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		r.x.trace.Event("CAS precondition does not match current values")
+		// What is told of the rows must survive a crash.
+		if err := l.Sync(); err != nil {
+			return nil, writeError(err, r.x.p.Consistency, "CAS")
+		}
+		return r.refusal(), nil
+	}
+	r.x.trace.Event("CAS precondition is met; proposing client-requested updates")
+	b := r.x.e.opts.Store.NewBatch(r.x.nowSec)
+	if err := r.addChanges(b, view); err != nil {
+		b.Discard()
+		return nil, err
+	}
+	w := &writeResult{}
+	if w.commit, err = l.Apply(ctx, b); err != nil {
+		return nil, writeError(err, r.x.p.Consistency, "CAS")
+	}
+	r.x.trace.Event("CAS applied successfully")
+	w.Kind = cqlwire.ResultRows
+	w.Columns = []cqlwire.ColumnSpec{r.appliedSpec()}
+	w.Count, w.Data = 1, appliedTrue
+	w.Commit = &w.commit
+	return &w.Result, nil
+}
+
+var (
+	appliedTrue  = []byte{0, 0, 0, 1, 1}
+	appliedFalse = []byte{0, 0, 0, 1, 0}
+)
+
+func (r *casRequest) appliedSpec() cqlwire.ColumnSpec {
+	return cqlwire.ColumnSpec{Keyspace: r.t.Keyspace, Table: r.t.Name, Name: "[applied]", Type: cqltype.Boolean}
+}
+
+// addStatement checks that a statement is on the request's partition and
+// files its conditions under its row.
+func (r *casRequest) addStatement(s *casStatement) error {
+	m := s.m
+	verb := "updates"
+	if m.kind == deleteKind {
+		verb = "deletions"
+	}
+	if m.where != nil && m.where.keyIn() {
+		if r.batch {
+			return invalidf("Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)")
+		}
+		return invalidf("IN on the partition key is not supported with conditional %s", verb)
+	}
+	mu := &mutation{x: s.x, m: m}
+	keys, err := m.targetKeys(mu)
+	if err != nil {
+		return err
+	}
+	if len(keys) != 1 {
+		return invalidf("Batch with conditions cannot span multiple partitions")
+	}
+	comps, err := keys[0].Components(r.t)
+	if err != nil {
+		return err
+	}
+	if !r.started {
+		r.started, r.key, r.comps = true, keys[0], comps
+	} else if keys[0].Token != r.key.Token || !slices.EqualFunc(comps, r.comps, bytes.Equal) {
+		return invalidf("Batch with conditions cannot span multiple partitions")
+	}
+	r.touchesStatics = r.touchesStatics || len(m.statics) > 0
+	r.touchesRows = r.touchesRows || m.changesRows()
+	if m.cond == nil {
+		return nil
+	}
+	clustering, err := r.clusteringOf(mu, verb)
+	if err != nil {
+		return err
+	}
+	return r.addConditions(s, clustering)
+}
+
+// clusteringOf is the one row that a conditional statement names; nil for the static row.
+func (r *casRequest) clusteringOf(mu *mutation, verb string) ([][]byte, error) {
+	m := mu.m
+	if !m.changesRows() {
+		return nil, nil
+	}
+	if m.where == nil {
+		return mu.keyValues([][]byte{}, m.t.Clustering, m.ck)
+	}
+	for _, c := range m.where.clustering {
+		if c.op == restrictIn {
+			return nil, invalidf("IN on the clustering key columns is not supported with conditional %s", verb)
+		}
+	}
+	sl, rows, err := m.where.slices(mu.x)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.t.Clustering) == 0 {
+		return [][]byte{}, nil
+	}
+	if !rows || len(sl) != 1 {
+		return nil, invalidf("IN on the clustering key columns is not supported with conditional %s", verb)
+	}
+	return sl[0].Start.Prefix, nil
+}
+
+func (r *casRequest) addConditions(s *casStatement, clustering [][]byte) error {
+	cond := s.m.cond
+	if cond.exists || cond.notExists {
+		r.all = true
+		row := r.rowFor(clustering)
+		switch {
+		case len(row.asked) > 0 && cond.notExists:
+			return invalidf("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+		case len(row.asked) > 0:
+			return invalidf("Cannot mix IF conditions and IF EXISTS for the same row")
+		case (row.exists && cond.notExists) || (row.notExists && cond.exists):
+			return invalidf("Cannot mix IF EXISTS and IF NOT EXISTS conditions for the same row")
+		}
+		row.exists, row.notExists = row.exists || cond.exists, row.notExists || cond.notExists
+		return nil
+	}
+	if err := r.ask(s, clustering, cond.regulars); err != nil {
+		return err
+	}
+	return r.ask(s, nil, cond.statics)
+}
+
+func (r *casRequest) ask(s *casStatement, clustering [][]byte, cs []ifCondition) error {
+	if len(cs) == 0 {
+		return nil
+	}
+	row := r.rowFor(clustering)
+	if row.notExists {
+		return invalidf("Cannot mix IF conditions and IF NOT EXISTS for the same row")
+	}
+	if row.exists {
+		return invalidf("Cannot mix IF conditions and IF EXISTS for the same row")
+	}
+	for i := range cs {
+		row.asked = append(row.asked, casCondition{c: &cs[i], x: s.x})
+	}
+	return nil
+}
+
+func (r *casRequest) rowFor(clustering [][]byte) *casRow {
+	if clustering == nil {
+		if r.statics == nil {
+			r.statics = &casRow{}
+		}
+		return r.statics
+	}
+	for _, row := range r.rows {
+		if slices.EqualFunc(row.clustering, clustering, bytes.Equal) {
+			return row
+		}
+	}
+	row := &casRow{clustering: clustering}
+	r.rows = append(r.rows, row)
+	return row
+}
+
+// collectColumns decides which columns a refusal returns: all of them for
+// [NOT] EXISTS, else those asked about, with the key before them in batches.
+func (r *casRequest) collectColumns() {
+	slices.SortStableFunc(r.rows, func(a, b *casRow) int { return compareClustering(r.t, a.clustering, b.clustering) })
+	if r.all {
+		r.columns = allColumns(r.t)
+		return
+	}
+	if r.batch {
+		r.columns = append(append(r.columns, r.t.PartitionKey...), r.t.Clustering...)
+	}
+	for _, s := range r.stmts {
+		if s.m.cond == nil {
+			continue
+		}
+		for _, cs := range [...][]ifCondition{s.m.cond.regulars, s.m.cond.statics} {
+			for i := range cs {
+				if !slices.Contains(r.columns, cs[i].col) {
+					r.columns = append(r.columns, cs[i].col)
+				}
+			}
+		}
+	}
+}
+
+func compareClustering(t *schema.Table, a, b [][]byte) int {
+	for i := range min(len(a), len(b)) {
+		if n := compareColumn(t.Clustering[i], a[i], b[i]); n != 0 {
+			return n
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// read copies the rows that are asked about, out of one view.
+func (r *casRequest) read(view *store.View) error {
+	q := store.RowQuery{}
+	if len(r.t.Clustering) > 0 {
+		for _, row := range r.rows {
+			b := store.Bound{Prefix: row.clustering, Inclusive: true}
+			q.Slices = append(q.Slices, store.Slice{Start: b, End: b})
+		}
+	}
+	rows := view.Partition(r.t, r.key, q)
+	r.images = make([]*rowImage, len(r.rows))
+	if rows.NextPartition() {
+		r.static = r.image(rows.Static(), nil)
+		for rows.Next() {
+			img := r.image(rows.Row(), rows.Row().Clustering())
+			if len(r.rows) == 0 {
+				r.first = img
+				break
+			}
+			for i, want := range r.rows {
+				if compareClustering(r.t, want.clustering, img.clustering) == 0 {
+					r.images[i] = img
+				}
+			}
+		}
+	}
+	return rows.Close()
+}
+
+// image copies a row, and takes note of its newest timestamp.
+func (r *casRequest) image(row *store.Row, clustering [][]byte) *rowImage {
+	if row == nil {
+		return nil
+	}
+	img := &rowImage{values: map[*schema.Column][]byte{}}
+	cols := r.t.Static
+	if clustering != nil || len(r.t.Clustering) == 0 {
+		cols = r.t.Regular
+		img.clustering = make([][]byte, len(clustering))
+		for i, v := range clustering {
+			img.clustering[i] = bytes.Clone(v)
+			img.values[r.t.Clustering[i]] = img.clustering[i]
+		}
+	}
+	if m, ok := row.Marker(); ok {
+		r.newest = max(r.newest, m.Timestamp)
+	}
+	for _, c := range cols {
+		if c.Type.IsMultiCell() {
+			cells := row.Elements(nil, c)
+			for i := range cells {
+				r.newest = max(r.newest, cells[i].Timestamp)
+			}
+			if len(cells) > 0 {
+				img.values[c] = cellsValue(c.Type, cells)
+			}
+			continue
+		}
+		if cell, ok := row.Cell(c); ok {
+			r.newest = max(r.newest, cell.Timestamp)
+			img.values[c] = append([]byte{}, cell.Value...)
+		}
+	}
+	return img
+}
+
+// cellsValue puts the cells of a multi-cell column together to one value.
+func cellsValue(t *cqltype.Type, cells []store.Cell) []byte {
+	if t.Kind == cqltype.KindUDT {
+		fields := make([][]byte, len(t.Elems))
+		for _, c := range cells {
+			if i := int(binary.BigEndian.Uint16(c.Path)); i < len(fields) {
+				fields[i] = append([]byte{}, c.Value...)
+			}
+		}
+		return cqltype.AppendTuple(nil, fields)
+	}
+	elems := make([][]byte, 0, 2*len(cells))
+	for _, c := range cells {
+		if t.Kind != cqltype.KindList {
+			elems = append(elems, append([]byte{}, c.Path...))
+		}
+		if t.Kind != cqltype.KindSet {
+			elems = append(elems, append([]byte{}, c.Value...))
+		}
+	}
+	return cqltype.AppendCollection(nil, t, elems)
+}
+
+// holds checks every condition on the state read.
+func (r *casRequest) holds() (bool, error) {
+	ok := true
+	check := func(row *casRow, img *rowImage) error {
+		if (row.exists && img == nil) || (row.notExists && img != nil) {
+			ok = false
+		}
+		for _, a := range row.asked {
+			met, err := a.c.holds(a.x, img)
+			if err != nil {
+				return err
+			}
+			ok = ok && met
+		}
+		return nil
+	}
+	if r.statics != nil {
+		if err := check(r.statics, r.static); err != nil {
+			return false, err
+		}
+	}
+	for i, row := range r.rows {
+		if err := check(row, r.images[i]); err != nil {
+			return false, err
+		}
+	}
+	return ok, nil
+}
+
+// addChanges adds all statements' changes with one timestamp, newer than
+// anything that was read, as a Paxos ballot would be.
+func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
+	ballot := r.x.nowMicros
+	if r.newest >= ballot {
+		if r.newest == math.MaxInt64 {
+			return errBallot
+		}
+		ballot = r.newest + 1
+	}
+	for _, s := range r.stmts {
+		s.x.timestamp = ballot
+		mu := &mutation{x: s.x, m: s.m, b: b, view: view}
+		if err := mu.times(); err != nil {
+			return err
+		}
+		if err := mu.add(); err != nil {
+			return err
+		}
+	}
+	return r.x.checkSize(r.t, b)
+}
+
+var errBallot = errors.New("a cell has the largest timestamp there is: no conditional update can supersede it")
+
+// refusal is the answer [applied] = false with what the rows hold.
+func (r *casRequest) refusal() *Result {
+	res := &Result{Kind: cqlwire.ResultRows, Columns: []cqlwire.ColumnSpec{r.appliedSpec()}}
+	var found []*rowImage
+	for _, img := range r.images {
+		if img != nil {
+			found = append(found, img)
+		}
+	}
+	if r.first != nil {
+		found = append(found, r.first)
+	}
+	if len(found) == 0 && r.static != nil && r.returnsStatic() {
+		found = append(found, nil)
+	}
+	if len(found) == 0 {
+		res.Count, res.Data = 1, appliedFalse
+		return res
+	}
+	for _, c := range r.columns {
+		res.Columns = append(res.Columns, specOf(r.t, c))
+	}
+	for _, img := range found {
+		res.Data = append(res.Data, appliedFalse...)
+		for _, c := range r.columns {
+			res.Data = appendCell(res.Data, r.cell(c, img))
+		}
+		res.Count++
+	}
+	return res
+}
+
+// returnsStatic reports that the static row holds something that is returned.
+func (r *casRequest) returnsStatic() bool {
+	for _, c := range r.columns {
+		if c.Kind == schema.Static && r.cell(c, nil) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// cell is what a refusal tells of a column of a row.
+func (r *casRequest) cell(c *schema.Column, img *rowImage) []byte {
+	switch c.Kind {
+	case schema.PartitionKey:
+		return r.comps[c.Position]
+	case schema.Static:
+		if r.all && !r.touchesStatics {
+			return nil
+		}
+		return r.static.value(c)
+	case schema.Regular:
+		if r.all && !r.touchesRows {
+			return nil
+		}
+	}
+	return img.value(c)
+}

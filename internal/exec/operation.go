@@ -1,0 +1,406 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"varve/internal/cqltype"
+	"varve/internal/schema"
+	"varve/internal/store"
+)
+
+// opKind is what an operation does to its column.
+type opKind uint8
+
+const (
+	opSet           opKind = iota // c = v of a single-cell column
+	opOverwrite                   // c = v of a multi-cell column
+	opAppend                      // c = c + v: list, set, map
+	opPrepend                     // c = v + c: list
+	opDiscard                     // c = c - v: set, map
+	opDiscardValues               // c = c - v: list, which must be read
+	opSetKey                      // c[k] = v: map
+	opSetIndex                    // c[i] = v: list, which must be read
+	opSetField                    // c.f = v
+	opIncrement                   // c = c + n: counter
+	opDecrement                   // c = c - n: counter
+	opClear                       // DELETE c
+	opClearElement                // DELETE c[k]: set, map
+	opClearIndex                  // DELETE c[i]: list, which must be read
+	opClearField                  // DELETE c.f
+)
+
+func (k opKind) reads() bool { return k == opDiscardValues || k == opSetIndex || k == opClearIndex }
+
+// operation is one change of one column.
+type operation struct {
+	kind    opKind
+	col     *schema.Column
+	value   term
+	key     term
+	field   int
+	indexes []*schema.Index // of the column
+}
+
+func sortOperations(ops []operation) {
+	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.col.ID, b.col.ID) })
+}
+
+var mutations = sync.Pool{New: func() any { return new(mutation) }}
+
+func (mu *mutation) release() {
+	*mu = mutation{}
+	mutations.Put(mu)
+}
+
+// apply adds operations to the row being built.
+func (mu *mutation) apply(ops []operation) error {
+	for i := range ops {
+		op := &ops[i]
+		var v value
+		if op.value != nil {
+			var err error
+			if v, err = op.value.eval(mu.x); err != nil {
+				return err
+			}
+			// An element's key is checked even where its value is unset.
+			if v.Unset && op.kind != opSetIndex && op.kind != opSetKey {
+				continue
+			}
+		} else if mu.json != nil {
+			var given bool
+			if v, given = mu.json[op.col.Name]; !given || v.Unset {
+				continue
+			}
+		}
+		if op.kind == opSet {
+			if v.Bytes == nil {
+				mu.rb.Unset(op.col, mu.ts)
+				continue
+			}
+			mu.rb.Set(op.col, mu.ts, mu.ttl, v.Bytes)
+			if op.indexes != nil {
+				if err := mu.indexCell(op, nil, v.Bytes); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := mu.applyOther(op, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (mu *mutation) applyOther(op *operation, v value) error {
+	switch op.kind {
+	case opOverwrite:
+		mu.rb.Clear(op.col, mu.ts-1)
+		return mu.setElements(op, v.Bytes, false)
+	case opAppend:
+		return mu.setElements(op, v.Bytes, false)
+	case opPrepend:
+		return mu.setElements(op, v.Bytes, true)
+	case opDiscard:
+		return mu.discard(op, v.Bytes)
+	case opDiscardValues:
+		return mu.discardValues(op, v.Bytes)
+	case opSetKey:
+		return mu.setKey(op, v)
+	case opSetIndex:
+		return mu.setIndex(op, v)
+	case opSetField:
+		return mu.setElement(op, fieldPath(op.field), v.Bytes)
+	case opIncrement, opDecrement:
+		return mu.increment(op, v.Bytes)
+	case opClear:
+		if op.col.Type.IsMultiCell() {
+			mu.rb.Clear(op.col, mu.ts)
+		} else {
+			mu.rb.Unset(op.col, mu.ts)
+		}
+	case opClearElement:
+		return mu.clearElement(op)
+	case opClearIndex:
+		return mu.clearIndex(op)
+	case opClearField:
+		mu.rb.UnsetElement(op.col, fieldPath(op.field), mu.ts)
+	}
+	return nil
+}
+
+func fieldPath(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+
+// setElement writes one cell of a multi-cell column, or its tombstone.
+func (mu *mutation) setElement(op *operation, path, v []byte) error {
+	if v == nil {
+		mu.rb.UnsetElement(op.col, path, mu.ts)
+		return nil
+	}
+	mu.rb.SetElement(op.col, path, mu.ts, mu.ttl, v)
+	if op.indexes == nil {
+		return nil
+	}
+	return mu.indexCell(op, path, v)
+}
+
+// setElements writes the elements of a collection or the fields of a UDT.
+func (mu *mutation) setElements(op *operation, b []byte, prepend bool) error {
+	if b == nil {
+		return nil
+	}
+	t := op.col.Type
+	if t.Kind == cqltype.KindUDT {
+		return mu.setFields(op, b)
+	}
+	elems, err := cqltype.SplitCollection(t, b)
+	if err != nil {
+		return invalidf("%s", err.Error())
+	}
+	switch t.Kind {
+	case cqltype.KindList:
+		return mu.addToList(op, elems, prepend)
+	case cqltype.KindSet:
+		for _, e := range elems {
+			if err := mu.setElement(op, e, []byte{}); err != nil {
+				return err
+			}
+		}
+	case cqltype.KindMap:
+		for i := 0; i+1 < len(elems); i += 2 {
+			if err := mu.setElement(op, elems[i], elems[i+1]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (mu *mutation) setFields(op *operation, b []byte) error {
+	fields, err := cqltype.SplitTuple(op.col.Type, b)
+	if err != nil {
+		return invalidf("%s", err.Error())
+	}
+	for i, f := range fields {
+		if f == nil {
+			continue
+		}
+		if err := mu.setElement(op, fieldPath(i), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (mu *mutation) addToList(op *operation, elems [][]byte, prepend bool) error {
+	e := mu.x.e
+	now := e.opts.Clock()
+	first := int64(0)
+	if prepend {
+		first = e.uuids.before(now, len(elems))
+	}
+	for i, v := range elems {
+		id := schema.UUID{}
+		if prepend {
+			id = e.uuids.at(first + int64(i))
+		} else {
+			id = e.uuids.next(now)
+		}
+		if err := mu.setElement(op, id[:], v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes elements of a set, or keys of a map.
+func (mu *mutation) discard(op *operation, b []byte) error {
+	if b == nil {
+		return nil
+	}
+	elems, err := cqltype.SplitCollection(cqltype.SetOf(op.col.Type.Elems[0]), b)
+	if err != nil {
+		return invalidf("%s", err.Error())
+	}
+	for _, e := range elems {
+		mu.rb.UnsetElement(op.col, e, mu.ts)
+	}
+	return nil
+}
+
+func (mu *mutation) setKey(op *operation, v value) error {
+	k, err := op.key.eval(mu.x)
+	if err != nil {
+		return err
+	}
+	if k.Unset {
+		return invalidf("Invalid unset map key")
+	}
+	if k.Bytes == nil {
+		return invalidf("Invalid null map key")
+	}
+	if v.Unset {
+		return nil
+	}
+	return mu.setElement(op, k.Bytes, v.Bytes)
+}
+
+func (mu *mutation) clearElement(op *operation) error {
+	k, err := op.key.eval(mu.x)
+	if err != nil {
+		return err
+	}
+	what := "map key"
+	if op.col.Type.Kind == cqltype.KindSet {
+		what = "set element"
+	}
+	if k.Unset {
+		return invalidf("Invalid unset %s", what)
+	}
+	if k.Bytes == nil {
+		return invalidf("Invalid null %s", what)
+	}
+	mu.rb.UnsetElement(op.col, k.Bytes, mu.ts)
+	return nil
+}
+
+func (mu *mutation) increment(op *operation, b []byte) error {
+	if len(b) == 0 {
+		return invalidf("Invalid null value for counter increment")
+	}
+	n := bigintOf(b)
+	if op.kind == opDecrement {
+		if n == math.MinInt64 {
+			return invalidf("The negation of %d overflows supported counter precision (signed 8 bytes integer)", n)
+		}
+		n = -n
+	}
+	mu.rb.Increment(op.col, n)
+	return nil
+}
+
+// list reads the live elements of a list in the row being changed.
+func (mu *mutation) list(c *schema.Column) ([]store.Cell, error) {
+	q := store.RowQuery{StaticOnly: true}
+	if c.Kind != schema.Static {
+		b := store.Bound{Prefix: mu.clustering, Inclusive: true}
+		q = store.RowQuery{NoStatic: true}
+		if len(mu.clustering) > 0 {
+			q.Slices = []store.Slice{{Start: b, End: b}}
+		}
+	}
+	rows := mu.view.Partition(mu.m.t, mu.key, q)
+	var cells []store.Cell
+	if rows.NextPartition() {
+		row := rows.Static()
+		if c.Kind != schema.Static {
+			row = nil
+			if rows.Next() {
+				row = rows.Row()
+			}
+		}
+		if row != nil {
+			cells = row.Elements(nil, c)
+		}
+	}
+	for i := range cells {
+		cells[i].Path = slices.Clone(cells[i].Path)
+		cells[i].Value = slices.Clone(cells[i].Value)
+	}
+	return cells, rows.Close()
+}
+
+// listCell finds the element that an index names; nil when nothing is to be deleted.
+func (mu *mutation) listCell(op *operation, verb string) ([]byte, error) {
+	k, err := op.key.eval(mu.x)
+	if err != nil {
+		return nil, err
+	}
+	if k.Unset {
+		if op.kind == opClearIndex {
+			return nil, nil
+		}
+		return nil, invalidf("Invalid unset value for list index")
+	}
+	if len(k.Bytes) == 0 {
+		return nil, invalidf("Invalid null value for list index")
+	}
+	cells, err := mu.list(op.col)
+	if err != nil {
+		return nil, err
+	}
+	i := intOf(k.Bytes)
+	if len(cells) == 0 {
+		return nil, invalidf("Attempted to %s list which is null", verb)
+	}
+	if i < 0 || int(i) >= len(cells) {
+		return nil, invalidf("List index %d out of bound, list has size %d", i, len(cells))
+	}
+	return cells[i].Path, nil
+}
+
+func (mu *mutation) setIndex(op *operation, v value) error {
+	path, err := mu.listCell(op, "set an element on a")
+	if err != nil || v.Unset {
+		return err
+	}
+	return mu.setElement(op, path, v.Bytes)
+}
+
+func (mu *mutation) clearIndex(op *operation) error {
+	path, err := mu.listCell(op, "delete an element from a")
+	if err != nil || path == nil {
+		return err
+	}
+	mu.rb.UnsetElement(op.col, path, mu.ts)
+	return nil
+}
+
+// discardValues removes every element of a list that equals one of the values.
+func (mu *mutation) discardValues(op *operation, b []byte) error {
+	cells, err := mu.list(op.col)
+	if err != nil || b == nil {
+		return err
+	}
+	elems, err := cqltype.SplitCollection(op.col.Type, b)
+	if err != nil {
+		return invalidf("%s", err.Error())
+	}
+	for _, c := range cells {
+		for _, e := range elems {
+			if string(c.Value) == string(e) {
+				mu.rb.UnsetElement(op.col, c.Path, mu.ts)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// intOf and bigintOf read values that were validated; an empty one is 0.
+func intOf(b []byte) int32 {
+	if len(b) < 4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(b))
+}
+
+func bigintOf(b []byte) int64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(b))
+}
+
+func withTimeout(ctx context.Context, millis int64) (context.Context, context.CancelFunc) {
+	if millis <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(millis)*time.Millisecond)
+}

@@ -1,5 +1,0 @@
-package exec
-
-type engineState struct{}
-
-type preparedState struct{}
