@@ -14,6 +14,9 @@ import (
 // writes them although more requests are waiting.
 const flushBytes = 128 << 10
 
+// flushAfter is likewise how long it lets answers wait for company.
+const flushAfter = 500 * time.Microsecond
+
 // maxResponseBytes bounds a response's body: what the protocol allows a frame.
 const maxResponseBytes = 256 << 20
 
@@ -58,18 +61,20 @@ func (c *conn) answerTo(q *request, res *exec.Result) answer {
 
 // finishInline is finish for a request that the reader executed.
 func (c *conn) finishInline(r *reader, q *request, res *exec.Result, err error) error {
+	queued := 0
 	if err == nil && res != nil && res.Commit != nil {
 		if !c.inflight.try(1) {
 			if err := c.waitInflight(r); err != nil {
 				return err
 			}
 		}
-		if c.commits.add(c.answerTo(q, res)) {
-			c.commits.kick(c)
-		}
-		return nil
+		c.commits.add(c.answerTo(q, res))
+	} else {
+		queued = c.send(c.answerTo(q, res), err)
 	}
-	if c.send(c.answerTo(q, res), err) >= flushBytes {
+	if queued >= flushBytes || q.start-r.flushed >= int64(flushAfter) {
+		r.flushed = q.start
+		c.commits.kick(c)
 		c.out.flush()
 	}
 	return nil

@@ -1,12 +1,6 @@
 package server
 
-import (
-	"sync"
-)
-
-// kickAt is how many answers may wait in a commit queue before someone starts
-// to wait for them although the reader has more requests at hand.
-const kickAt = 64
+import "sync"
 
 // commitQueue holds the answers of a connection whose writes are applied but
 // not yet durable. One goroutine at a time, started when needed, waits for the
@@ -19,13 +13,11 @@ type commitQueue struct {
 	running bool
 }
 
-// add queues an answer; true when it is time to kick.
-func (q *commitQueue) add(a answer) bool {
+// add queues an answer; kick must follow.
+func (q *commitQueue) add(a answer) {
 	q.mu.Lock()
 	q.waiting = append(q.waiting, a)
-	n := len(q.waiting)
 	q.mu.Unlock()
-	return n >= kickAt
 }
 
 // kick sees to it that somebody waits for what is queued. The caller holds a

@@ -56,6 +56,8 @@ type conn struct {
 	lastRead  atomic.Int64 // by Server.now
 	draining  atomic.Bool
 	halfRead  atomic.Bool // a large request is being read
+	shrink    atomic.Bool // the reader was woken to give up its buffer
+	bigBuffer atomic.Bool // it has one that is worth giving up
 	stage     atomic.Int32
 	keyspace  atomic.Pointer[string]
 	events    atomic.Uint32 // registered event types, by eventBit

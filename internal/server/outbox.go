@@ -11,8 +11,31 @@ import (
 // maxWriteChunk bounds one write call, so that a slow client shows progress.
 const maxWriteChunk = 1 << 20
 
-// maxKeptBuffer bounds the buffers that a connection keeps for reuse, in bytes.
+// maxKeptBuffer bounds the buffers that are kept for reuse, in bytes.
 const maxKeptBuffer = 256 << 10
+
+// buffers holds what connections append responses to; an idle one has none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func getBuffer() []byte {
+	p := buffers.Get().(*[]byte)
+	b := (*p)[:0]
+	*p = nil
+	holders.Put(p)
+	return b
+}
+
+// holders keeps the pool's pointers, so that returning a buffer does not allocate.
+var holders = sync.Pool{New: func() any { return new([]byte) }}
+
+func putBuffer(b []byte) {
+	if cap(b) == 0 || cap(b) > maxKeptBuffer {
+		return
+	}
+	p := holders.Get().(*[]byte)
+	*p = b
+	buffers.Put(p)
+}
 
 // outbox collects a connection's response frames. Whoever flushes writes all
 // that has been collected, with what is added meanwhile; there is no writer
@@ -27,13 +50,11 @@ type outbox struct {
 
 	mu      sync.Mutex
 	room    sync.Cond // signalled when pending shrinks or the outbox closes
-	pending []byte    // whole frames
-	spare   []byte
+	pending []byte    // whole frames; nil while there are none
 	writing bool
 	closed  bool
 	framed  bool // version 5 after the handshake: segments
 	lz4     bool // segments are compressed
-	wire    []byte
 }
 
 func (o *outbox) init(nc net.Conn, m *Metrics, limit int, now func() int64) {
@@ -52,6 +73,9 @@ func (o *outbox) begin() []byte {
 		}
 		o.metrics.Paused.Add(1)
 		o.room.Wait()
+	}
+	if o.pending == nil {
+		o.pending = getBuffer()
 	}
 	return o.pending
 }
@@ -99,26 +123,20 @@ func (o *outbox) flushLocked() {
 	for len(o.pending) > 0 && !o.closed {
 		o.writing = true
 		b := o.pending
-		o.pending = o.spare[:0]
-		o.spare = nil
+		o.pending = nil
 		framed, lz4 := o.framed, o.lz4
 		o.mu.Unlock()
 
-		out := b
 		if framed {
-			o.wire = cqlwire.AppendSegments(o.wire[:0], b, lz4)
-			out = o.wire
+			segments := cqlwire.AppendSegments(getBuffer(), b, lz4)
+			putBuffer(b)
+			b = segments
 		}
-		err := o.write(out)
-		if cap(o.wire) > maxKeptBuffer {
-			o.wire = nil
-		}
+		err := o.write(b)
+		putBuffer(b)
 
 		o.mu.Lock()
 		o.writing = false
-		if cap(b) <= maxKeptBuffer {
-			o.spare = b
-		}
 		if err != nil {
 			o.closeLocked()
 		}
@@ -130,9 +148,8 @@ func (o *outbox) flushLocked() {
 func (o *outbox) write(b []byte) error {
 	defer o.writeStart.Store(0)
 	for len(b) > 0 {
-		n := min(len(b), maxWriteChunk)
 		o.writeStart.Store(o.now())
-		n, err := o.nc.Write(b[:n])
+		n, err := o.nc.Write(b[:min(len(b), maxWriteChunk)])
 		o.metrics.Writes.Add(1)
 		o.metrics.BytesSent.Add(int64(n))
 		if err != nil {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"os"
 	"sync"
+	"time"
 
 	"varve/internal/cqlwire"
 )
@@ -27,6 +29,7 @@ type reader struct {
 	want       int // bytes that in[pos:] must hold before the next step can be made
 	quiet      int
 	slot       int   // of the monitor, or -1
+	flushed    int64 // when the reader last flushed, by Server.now
 	reserved   int64 // bytes reserved for the large frame being read
 	skip       int   // bytes of a refused frame still to be dropped
 	skipHeader cqlwire.Header
@@ -70,18 +73,40 @@ func (r *reader) buffered() []byte { return r.in[r.pos:r.end] }
 // fill reads more. It makes room for what the next step wants, but never takes
 // a client's word for more than twice what it has sent.
 func (c *conn) fill(r *reader) error {
-	r.makeRoom()
-	n, err := c.nc.Read(r.in[r.end:])
-	if n > 0 {
+	for {
+		r.makeRoom()
+		c.bigBuffer.Store(len(r.in) > minReadBuffer)
+		n, err := c.nc.Read(r.in[r.end:])
+		if n == 0 {
+			if c.shrink.CompareAndSwap(true, false) && !c.draining.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+				r.quiet = quietReads
+				_ = c.nc.SetReadDeadline(time.Time{})
+				if c.draining.Load() {
+					return err // drain set its deadline in between
+				}
+				continue
+			}
+			return err
+		}
 		r.end += n
 		m := &c.srv.Metrics
 		m.Reads.Add(1)
 		m.BytesReceived.Add(int64(n))
-		c.lastRead.Store(c.srv.now())
+		now := c.srv.now()
+		c.lastRead.Store(now)
+		r.flushed = now
 		r.adapt(n)
 		return nil
 	}
-	return err
+}
+
+// giveUpBuffer has a reader that waits for an idle client exchange its large
+// buffer for a small one. Called by the janitor.
+func (c *conn) giveUpBuffer() {
+	if c.bigBuffer.CompareAndSwap(true, false) && !c.draining.Load() {
+		c.shrink.Store(true)
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 func (r *reader) makeRoom() {

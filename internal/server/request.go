@@ -217,8 +217,9 @@ func (c *conn) waitInflight(r *reader) error {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashedText bounds how much of an unprepared statement's text is hashed.
-const hashedText = 128
+// hashedText bounds how much of a statement's text is hashed, in bytes:
+// unprepared statements that begin alike count as one.
+const hashedText = 32
 
 // decode reads the request's body.
 func (w *request) decode(v cqlwire.Version, h cqlwire.Header) (err error) {

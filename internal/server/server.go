@@ -247,6 +247,10 @@ func (s *Server) turnAway(nc net.Conn, why string) {
 // janitorTick is how often connections are looked at for timeouts.
 const janitorTick = 250 * time.Millisecond
 
+// idleBufferTime is after how long without input a connection's large read
+// buffer is given up.
+const idleBufferTime = 5 * time.Second
+
 // janitor closes connections that outstay a timeout.
 func (s *Server) janitor() {
 	ticker := time.NewTicker(janitorTick)
@@ -277,6 +281,9 @@ func (s *Server) sweep() {
 		case over(c.lastRead.Load(), s.opts.IdleTimeout) && c.refs.Load() == 1:
 		case c.currentStage() != stageReady && over(int64(c.since.Sub(s.epoch)), s.opts.HandshakeTimeout):
 		default:
+			if c.bigBuffer.Load() && over(c.lastRead.Load(), idleBufferTime) {
+				c.giveUpBuffer()
+			}
 			continue
 		}
 		late = append(late, c)
