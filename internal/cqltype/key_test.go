@@ -76,6 +76,9 @@ func checkRoundTrip(rt *rapid.T, kt *Type, v, key []byte, desc bool, next *Type,
 	if err != nil || got[0] != 'x' {
 		rt.Fatalf("decode %x as %s: %x, %v", key, kt, got, err)
 	}
+	if skipped, err := SkipKey(kt, key, desc); err != nil || !bytes.Equal(skipped, rest) {
+		rt.Fatalf("%s: %x is left of %x when skipped, %v; %x when decoded", kt, skipped, key, err, rest)
+	}
 	got = got[1:]
 	if err := Validate(kt, got); err != nil {
 		rt.Fatalf("%s: decoded %x from the key of %x: %v", kt, got, v, err)
@@ -176,6 +179,44 @@ func TestKeyAllocs(t *testing.T) {
 	}
 }
 
+// TestKeyCanonical checks values that have several binary forms: they are one
+// key, which gives back the canonical form.
+func TestKeyCanonical(t *testing.T) {
+	tuple := TupleOf(Int, Int)
+	for _, c := range []struct {
+		typ             *Type
+		form, canonical []byte
+	}{
+		{Boolean, []byte{2}, []byte{1}},
+		{Varint, []byte{0, 0, 5}, []byte{5}},
+		{Varint, []byte{0xFF, 0xFF, 0x80}, []byte{0x80}},
+		{Double, []byte{0xFF, 0xF8, 0, 0, 0, 0, 0, 1}, EncodeBigint(canonicalNaN64)},
+		{Double, []byte{0x7F, 0xF0, 0, 0, 0, 0, 0, 1}, EncodeBigint(canonicalNaN64)},
+		{Float, []byte{0xFF, 0x80, 0, 1}, EncodeInt(canonicalNaN32)},
+		{tuple, AppendTuple(nil, [][]byte{EncodeInt(1)}), AppendTuple(nil, [][]byte{EncodeInt(1), nil})},
+		{Decimal, []byte{0, 0, 0, 2, 100}, []byte{0, 0, 0, 0, 1}},
+		{Decimal, []byte{0, 0, 0, 9}, []byte{0, 0, 0, 0, 0}},
+		{Decimal, []byte{0x80, 0, 0, 0, 10}, []byte{0x80, 0, 0, 0, 10}},
+	} {
+		if Compare(c.typ, c.form, c.canonical) != 0 {
+			t.Errorf("%s: %x and %x differ", c.typ, c.form, c.canonical)
+		}
+		for _, desc := range []bool{false, true} {
+			key, err := AppendKey(nil, c.typ, c.form, desc)
+			if err != nil {
+				t.Errorf("%s: %x: %v", c.typ, c.form, err)
+				continue
+			}
+			other, _ := AppendKey(nil, c.typ, c.canonical, desc)
+			got, _, err := DecodeKey(nil, c.typ, key, desc)
+			if err != nil || !bytes.Equal(got, c.canonical) || !bytes.Equal(key, other) {
+				t.Errorf("%s: %x has key %x and comes back as %x, %v; %x has key %x",
+					c.typ, c.form, key, got, err, c.canonical, other)
+			}
+		}
+	}
+}
+
 func TestKeyRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -212,8 +253,12 @@ func FuzzDecodeKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, key []byte, desc bool) {
 		kt := types[int(which)%len(types)]
 		v, rest, err := DecodeKey(nil, kt, key, desc)
+		skipped, skipErr := SkipKey(kt, key, desc)
 		if err != nil {
 			return
+		}
+		if skipErr != nil || !bytes.Equal(skipped, rest) {
+			t.Fatalf("%s: %x is left of %x when skipped, %v; %x when decoded", kt, skipped, key, skipErr, rest)
 		}
 		if len(rest) > len(key) || !bytes.HasSuffix(key, rest) {
 			t.Fatalf("rest %x of %x", rest, key)

@@ -58,33 +58,44 @@ func appendOrderedInt(dst []byte, v int64) []byte {
 	return dst
 }
 
+// numberHead reads a number's sign and the length of its magnitude. The bytes
+// that follow are complemented once more where the number is negative.
+func (r *keyReader) numberHead() (negative bool, size int, err error) {
+	head, err := r.byte()
+	if err != nil {
+		return false, 0, err
+	}
+	negative = head < numberHead
+	flip := byte(0)
+	if negative {
+		flip = 0xFF
+	}
+	head ^= flip
+	switch {
+	case head < numberLongHead:
+		return negative, int(head) - numberHead, nil
+	case head > numberLongHead || len(r.rest) < 4:
+		return false, 0, errKey
+	}
+	var raw [4]byte
+	for i := range raw {
+		raw[i] = r.rest[i] ^ r.flip ^ flip
+	}
+	r.rest = r.rest[4:]
+	return negative, int(binary.BigEndian.Uint32(raw[:])), nil
+}
+
 // magnitude reads a number's sign and the bytes of its magnitude into dst.
 func (r *keyReader) magnitude(dst []byte) (negative bool, out []byte, err error) {
-	if len(r.rest) == 0 {
-		return false, dst, errKey
+	negative, size, err := r.numberHead()
+	if err != nil {
+		return false, dst, err
 	}
-	negative = r.rest[0]^r.flip < numberHead
-	saved := r.flip
-	defer func() { r.flip = saved }()
-	if negative {
-		r.flip ^= 0xFF
-	}
-	head, _ := r.byte()
-	size := int(head) - numberHead
-	if head > numberLongHead {
-		return false, dst, errKey
-	}
-	if head == numberLongHead {
-		var raw [4]byte
-		if _, err := r.copy(raw[:0], 4); err != nil {
-			return false, dst, err
-		}
-		if len(r.rest) < 4 {
-			return false, dst, errKey
-		}
-		size = int(binary.BigEndian.Uint32(raw[:]))
-	}
+	start := len(dst)
 	out, err = r.copy(dst, size)
+	if err == nil && negative {
+		complement(out[start:])
+	}
 	return negative, out, err
 }
 
