@@ -105,6 +105,7 @@ func (a *Admin) Handler() http.Handler {
 	handle(mux, "POST /v1/clearsnapshot", func(_ context.Context, r ClearRequest) (struct{}, error) {
 		return struct{}{}, a.clearSnapshot(r)
 	})
+	handleStream(mux, "POST /v1/backup", a.backup)
 	return mux
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"varve/internal/backup"
 )
 
 // BackupRequest asks for a backup called Name under Dir (a path on the server's machine).
@@ -47,4 +50,16 @@ func handleStream[Req any](mux *http.ServeMux, pattern string,
 		}
 		send(Progress{Finished: true, Result: text})
 	})
+}
+
+func (a *Admin) backup(ctx context.Context, r BackupRequest, progress func(done, total int64)) (any, error) {
+	if !filepath.IsAbs(r.Dir) {
+		return nil, badRequest("backup directory %q is not an absolute path", r.Dir)
+	}
+	m, err := backup.Create(ctx, a.Store, r.Dir, r.Name, progress)
+	if err != nil {
+		return nil, err
+	}
+	m.Files = nil // the caller shows a summary
+	return m, nil
 }

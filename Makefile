@@ -1,0 +1,66 @@
+# make          build bin/varve
+# make run      build and run it
+# make test     install what is missing and run every test
+SHELL := /bin/bash
+GO ?= go
+VENV := .venv
+BIN := bin/varve
+
+.PHONY: build run test lint unit race clients lab0 fuzz soak bench bench-peers tools venv clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
+
+run: build
+	./$(BIN) serve
+
+test: lint race build clients lab0
+
+tools:
+	@cd tools && $(GO) build -o ../bin/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
+
+lint: tools
+	@test -z "$$(bin/tools/gofumpt -l cmd internal test | tee /dev/stderr)"
+	$(GO) vet ./...
+	bin/tools/staticcheck ./...
+
+unit:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+$(VENV)/ok: test/clients/python/requirements.txt
+	tools/prerequisites.sh
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	touch $@
+
+venv: $(VENV)/ok
+
+clients: build venv
+	test/clients/run.sh $(BIN) $(VENV)
+
+# The tombstone lab at reduced size; the whole size is make lab0-full.
+lab0: build venv
+	$(VENV)/bin/python examples/labs/tombstones/run.py --varve $(BIN) --cqlsh $(VENV)/bin/cqlsh --big 60000 --small 100
+
+lab0-full: build venv
+	$(VENV)/bin/python examples/labs/tombstones/run.py --varve $(BIN) --cqlsh $(VENV)/bin/cqlsh
+
+# Each fuzz target for a while: make fuzz FUZZTIME=1m
+FUZZTIME ?= 20s
+fuzz:
+	@set -e; for p in $$($(GO) list ./internal/...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep ^Fuzz || true); do \
+	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+# The model, crash and I/O error tests for an hour: make soak VARVE_SECONDS=600
+soak:
+	VARVE_SECONDS=$${VARVE_SECONDS:-3600} $(GO) test -race -count=1 -timeout 24h ./internal/store/...
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+
+clean:
+	rm -rf bin $(VENV) test/clients/node/node_modules test/clients/java/target

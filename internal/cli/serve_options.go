@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"log/slog"
+	"net"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"varve/internal/config"
+	"varve/internal/exec"
+	"varve/internal/schema"
+	"varve/internal/server"
+	"varve/internal/store"
+)
+
+func storeOptions(c *config.Config, log *slog.Logger, tables func() []*schema.Table) store.Options {
+	o := store.Options{
+		DataDirs: c.DataDirectories, JournalDirs: c.JournalDirectories,
+		SyncPeriod: c.SyncPeriod, CacheBytes: int64(c.CacheSize), MemtableBytes: int64(c.MemtableSize),
+		SpanBytes: int64(c.SpanSize), Logger: log, Tables: tables,
+	}
+	if c.Durability == "periodic" {
+		o.Durability = store.Periodic
+	}
+	return o
+}
+
+func limitsOf(c *config.Config) *exec.Limits {
+	l := exec.NewLimits()
+	l.TombstoneWarn.Store(c.TombstoneWarnThreshold)
+	l.TombstoneFail.Store(c.TombstoneFailureThreshold)
+	l.TombstonesAll.Store(c.TombstonesCounted == "all")
+	l.BatchWarnBytes.Store(int64(c.BatchSizeWarnThreshold))
+	l.BatchFailBytes.Store(int64(c.BatchSizeFailThreshold))
+	l.SlowQueryMillis.Store(c.SlowQueryLogTimeout.Milliseconds())
+	l.ReadTimeoutMillis.Store(c.ReadRequestTimeout.Milliseconds())
+	l.RangeTimeoutMillis.Store(c.RangeRequestTimeout.Milliseconds())
+	l.WriteTimeoutMillis.Store(c.WriteRequestTimeout.Milliseconds())
+	return l
+}
+
+func settingsOf(c *config.Config) []exec.Setting {
+	var out []exec.Setting
+	for _, kv := range c.Values() {
+		out = append(out, exec.Setting{Name: kv[0], Value: kv[1]})
+	}
+	return out
+}
+
+func serverOptions(c *config.Config, engine *exec.Engine, l net.Listener, log *slog.Logger) server.Options {
+	o := server.Options{
+		Backend: engine, Logger: log,
+		Listen:              []server.Listen{{Address: c.CQL, Listener: l, TLS: c.CQLTLS.Enabled()}},
+		MaxConnections:      int(c.NativeTransportMaxConcurrentConnections),
+		MaxConnectionsPerIP: int(c.NativeTransportMaxConcurrentConnectionsPerIP),
+		MaxFrameBytes:       int(c.NativeTransportMaxFrameSize),
+	}
+	if c.CQLTLS.Enabled() {
+		o.TLS = &server.TLSOptions{
+			CertFile: c.CQLTLS.Certificate, KeyFile: c.CQLTLS.Key,
+			ClientCAFile: c.CQLTLS.ClientCA, RequireClientCert: c.CQLTLS.RequireClientAuth,
+		}
+	}
+	return o
+}
+
+// warnDefaults says what an operator should change before others can reach the server.
+func warnDefaults(c *config.Config, log *slog.Logger, catalog *schema.Catalog) {
+	if c.Auth == "password" {
+		r := catalog.Snapshot().Roles["cassandra"]
+		if r != nil && r.Superuser && bcrypt.CompareHashAndPassword([]byte(r.SaltedHash), []byte("cassandra")) == nil {
+			log.Warn("the superuser cassandra still has its first password; change it with ALTER ROLE, or make another superuser and drop it")
+		}
+		return
+	}
+	if host, _, err := net.SplitHostPort(c.CQL); err == nil && !net.ParseIP(host).IsLoopback() {
+		log.Warn("everyone who reaches this address may do everything; auth: password asks for a login", "cql", c.CQL)
+	}
+}

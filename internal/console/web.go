@@ -1,0 +1,63 @@
+package console
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"varve/internal/config"
+	"varve/internal/exec"
+	"varve/internal/server"
+	"varve/internal/store"
+)
+
+// Web serves /metrics and /healthz, and nothing else.
+type Web struct {
+	Store   *store.Store
+	Engine  *exec.Engine
+	Server  *server.Server
+	Version string
+}
+
+// Listen opens the address, with TLS where t says so.
+func (w *Web) Listen(addr string, t config.TLS) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for HTTP on %s: %w", addr, err)
+	}
+	if !t.Enabled() {
+		return l, nil
+	}
+	cfg, err := server.LoadTLS(server.TLSOptions{
+		CertFile: t.Certificate, KeyFile: t.Key, ClientCAFile: t.ClientCA, RequireClientCert: t.RequireClientAuth,
+	}, nil)
+	if err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("http_tls: %w", err)
+	}
+	return tls.NewListener(l, cfg), nil
+}
+
+// Serve answers until ctx ends.
+func (w *Web) Serve(ctx context.Context, l net.Listener) error {
+	reg := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{w},
+	} {
+		if err := reg.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(rw, "ok")
+	})
+	return serve(ctx, l, mux)
+}

@@ -1,0 +1,72 @@
+"""Login, permissions and TLS, against the server at VARVE_SECURE_ADDR that
+runs with auth: password and the certificate VARVE_SECURE_CA."""
+import os
+import ssl
+import uuid
+
+import pytest
+from cassandra import AuthenticationFailed, Unauthorized
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import NoHostAvailable
+
+from conftest import connect
+
+ADDR = os.environ.get("VARVE_SECURE_ADDR")
+pytestmark = pytest.mark.skipif(not ADDR, reason="VARVE_SECURE_ADDR is not given")
+
+
+def tls():
+    ctx = ssl.create_default_context(cafile=os.environ["VARVE_SECURE_CA"])
+    ctx.check_hostname = False
+    return ctx
+
+
+def login(user, password, **kw):
+    return connect(ADDR, auth_provider=PlainTextAuthProvider(user, password), ssl_context=tls(), **kw)
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_login_over_tls(version):
+    cluster, s = login("cassandra", "cassandra", protocol_version=version)
+    assert s.execute("SELECT cluster_name FROM system.local").one()
+    cluster.shutdown()
+
+
+def test_wrong_password_and_plain_text_are_refused():
+    with pytest.raises(NoHostAvailable) as e:
+        login("cassandra", "wrong")
+    assert any(isinstance(x, AuthenticationFailed) for x in e.value.errors.values())
+    with pytest.raises(NoHostAvailable):
+        connect(ADDR, auth_provider=PlainTextAuthProvider("cassandra", "cassandra"), connect_timeout=3)
+
+
+def test_roles_and_permissions():
+    name = "r_" + uuid.uuid4().hex[:8]
+    root, admin = login("cassandra", "cassandra")
+    admin.execute(f"CREATE ROLE {name} WITH PASSWORD = 'secret' AND LOGIN = true")
+    admin.execute(f"CREATE KEYSPACE {name} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")
+    admin.execute(f"CREATE TABLE {name}.t (k int PRIMARY KEY, v int)")
+    cluster, user = login(name, "secret")
+    with pytest.raises(Unauthorized, match="SELECT"):
+        user.execute(f"SELECT * FROM {name}.t")
+    admin.execute(f"GRANT SELECT ON KEYSPACE {name} TO {name}")
+    user.execute(f"SELECT * FROM {name}.t")
+    with pytest.raises(Unauthorized, match="MODIFY"):
+        user.execute(f"INSERT INTO {name}.t (k, v) VALUES (1, 1)")
+    admin.execute(f"GRANT MODIFY ON {name}.t TO {name}")
+    user.execute(f"INSERT INTO {name}.t (k, v) VALUES (1, 1)")
+    with pytest.raises(Unauthorized):
+        user.execute(f"DROP TABLE {name}.t")
+    with pytest.raises(Unauthorized):
+        user.execute("CREATE ROLE other_role")
+    admin.execute(f"REVOKE MODIFY ON {name}.t FROM {name}")
+    with pytest.raises(Unauthorized):
+        user.execute(f"INSERT INTO {name}.t (k, v) VALUES (2, 1)")
+    assert name in {r.role for r in admin.execute("LIST ROLES")}
+    cluster.shutdown()
+    admin.execute(f"ALTER ROLE {name} WITH PASSWORD = 'changed'")
+    with pytest.raises(NoHostAvailable):
+        login(name, "secret")
+    admin.execute(f"DROP KEYSPACE {name}")
+    admin.execute(f"DROP ROLE {name}")
+    root.shutdown()

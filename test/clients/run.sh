@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs other people's clients against a varve binary: cqlsh and the Python,
+# Node and Java drivers, then the gocql driver's own suites.
+#   test/clients/run.sh BINARY VENV [python|node|java|gocql|gocql1 ...]
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+varve=$(realpath "$1") venv=$(realpath "$2")
+shift 2
+[ $# -gt 0 ] || set -- python node java gocql gocql1
+work=$(mktemp -d)
+pids=()
+cleanup() {
+  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# start NAME PORT ARGS...: a server on 127.0.0.1:PORT, up before this returns.
+start() {
+  local name=$1 port=$2
+  shift 2
+  "$varve" serve --data "$work/$name" --cql "127.0.0.1:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
+  pids+=($!)
+  for _ in $(seq 300); do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return; fi
+    sleep 0.02
+  done
+  echo "the $name server did not start:" >&2
+  cat "$work/$name.log" >&2
+  exit 1
+}
+
+# gocql connects to port 9042 of any address, so its server takes it on an address of its own.
+plain=29042 secure=29142 gocql_addr=127.0.0.61
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=varve-test \
+  -addext "subjectAltName=IP:127.0.0.1" -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
+start plain $plain
+start secure $secure --auth password --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem"
+export VARVE_ADDR=127.0.0.1:$plain VARVE_SECURE_ADDR=127.0.0.1:$secure VARVE_SECURE_CA=$work/cert.pem CQLSH=$venv/bin/cqlsh
+failed=0
+for suite in "$@"; do
+  echo "== $suite"
+  case $suite in
+    python) (cd "$here/python" && "$venv/bin/python" -m pytest -q -p no:cacheprovider --no-header) || failed=1;;
+    node) (cd "$here/node" && npm ci --silent --no-audit --no-fund && node --test) || failed=1;;
+    java) (cd "$here/java" && mvn -q -B -ntp test && awk -F'[:,]' '/Tests run/{n+=$2; f+=$4+$6} END{printf "java: %d passed, %d failed\n", n-f, f}' target/surefire-reports/*.txt) || failed=1;;
+    gocql | gocql1)
+      if [ "${gocql_up:-}" != 1 ]; then
+        "$varve" serve --data "$work/gocql" --cql "$gocql_addr:9042" --http "" >"$work/gocql.log" 2>&1 &
+        pids+=($!)
+        gocql_up=1
+        sleep 1
+      fi
+      "$here/gocql.sh" "$suite" "$gocql_addr" || failed=1;;
+    *) echo "unknown suite $suite" >&2; exit 2;;
+  esac
+done
+for name in plain secure gocql; do
+  if [ -e "$work/$name.log" ] && grep -n 'panic\|goroutine [0-9]* \[' "$work/$name.log"; then
+    echo "the $name server panicked" >&2
+    failed=1
+  fi
+done
+exit $failed
