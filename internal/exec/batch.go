@@ -288,6 +288,7 @@ func (r *batchRun) fill(b *store.Batch, view *store.View) error {
 		if err := mu.add(); err != nil {
 			return err
 		}
+		seen.bytes += mu.size
 	}
 	if len(r.stmts) == 0 {
 		return nil
@@ -295,7 +296,7 @@ func (r *batchRun) fill(b *store.Batch, view *store.View) error {
 	if err := r.x.checkSize(r.stmts[0].m.t, b); err != nil {
 		return err
 	}
-	return r.checkBatchSize(b, &seen)
+	return r.checkBatchSize(&seen)
 }
 
 // partitionSet counts the partitions that a batch touches. Tokens stand for
@@ -303,8 +304,18 @@ func (r *batchRun) fill(b *store.Batch, view *store.View) error {
 type partitionSet struct {
 	mutations map[partitionID]struct{} // by keyspace: what Cassandra makes one mutation of
 	tokens    map[int64]struct{}
+	updates   map[tableToken]struct{}
 	tables    []string
+	bytes     int // of all rows and cells
 }
+
+type tableToken struct {
+	t     *schema.Table
+	token int64
+}
+
+// size is the batch's size as Cassandra counts it.
+func (p *partitionSet) size() int64 { return int64(p.bytes + partitionBytes*len(p.updates)) }
 
 type partitionID struct {
 	keyspace string
@@ -314,7 +325,9 @@ type partitionID struct {
 func (p *partitionSet) add(t *schema.Table, k store.Key) {
 	if p.mutations == nil {
 		p.mutations, p.tokens = map[partitionID]struct{}{}, map[int64]struct{}{}
+		p.updates = map[tableToken]struct{}{}
 	}
+	p.updates[tableToken{t, k.Token}] = struct{}{}
 	p.mutations[partitionID{t.Keyspace, k.Token}] = struct{}{}
 	p.tokens[k.Token] = struct{}{}
 	if name := t.Keyspace + "." + t.Name; !slices.Contains(p.tables, name) {
@@ -324,13 +337,13 @@ func (p *partitionSet) add(t *schema.Table, k store.Key) {
 
 // checkBatchSize warns of, or refuses, large batches, and warns of unlogged
 // ones over many partitions. Batches on one partition are spared.
-func (r *batchRun) checkBatchSize(b *store.Batch, seen *partitionSet) error {
+func (r *batchRun) checkBatchSize(seen *partitionSet) error {
 	if len(seen.mutations) <= 1 {
 		return nil
 	}
 	lim := r.x.e.opts.Limits
 	tables := "[" + strings.Join(seen.tables, ", ") + "]"
-	size := int64(b.Size())
+	size := seen.size()
 	warn, fail := lim.BatchWarnBytes.Load(), lim.BatchFailBytes.Load()
 	if fail > 0 && size > fail {
 		r.x.e.opts.Logger.Error(batchSizeText(tables, size, fail) + " (see batch_size_fail_threshold)")
@@ -357,17 +370,5 @@ func (r *batchRun) warn(text string) {
 }
 
 func batchSizeText(tables string, size, limit int64) string {
-	return fmt.Sprintf("Batch for %s is of size %s, exceeding specified threshold of %s by %s.",
-		tables, memoryText(size), memoryText(limit), memoryText(size-limit))
-}
-
-// memoryText is an amount of memory as Cassandra prints it.
-func memoryText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.3fGiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.3fMiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.3fKiB", float64(n)/(1<<10))
+	return fmt.Sprintf("Batch for %s is of size %d, exceeding specified threshold of %d by %d.", tables, size, limit, size-limit)
 }

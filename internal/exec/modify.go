@@ -211,6 +211,7 @@ type mutation struct {
 	rb         *store.RowBuilder
 	json       map[string]value // INSERT JSON's values by column; null where not given
 	onKey      func(store.Key)  // told of each partition; may be nil
+	size       int              // as batch_size_warn_threshold counts it
 
 	entries         [][]byte // scratch: values of index entries
 	compsBuf, ckBuf [4][]byte
@@ -363,12 +364,12 @@ func checkClusteringSize(ck [][]byte) error {
 func (mu *mutation) addRow() error {
 	m := mu.m
 	if m.kind == deleteKind && len(m.regulars) == 0 && len(m.statics) == 0 {
-		mu.rb = mu.b.Row(m.t, mu.key, mu.clustering)
+		mu.startRow(mu.clustering)
 		mu.rb.Delete(mu.ts)
 		return nil
 	}
 	if len(m.regulars) > 0 || m.kind == insertKind {
-		mu.rb = mu.b.Row(m.t, mu.key, mu.clustering)
+		mu.startRow(mu.clustering)
 		if m.kind == insertKind {
 			mu.rb.Marker(mu.ts, mu.ttl)
 		}
@@ -384,13 +385,21 @@ func (mu *mutation) addRow() error {
 	return mu.addStatic()
 }
 
+func (mu *mutation) startRow(clustering [][]byte) {
+	mu.rb = mu.b.Row(mu.m.t, mu.key, clustering)
+	mu.size += rowBytes
+	for _, c := range clustering {
+		mu.size += len(c)
+	}
+}
+
 func (mu *mutation) addStatic() error {
 	if len(mu.m.statics) == 0 {
 		return nil
 	}
 	clustering := mu.clustering
 	mu.clustering = nil
-	mu.rb = mu.b.Row(mu.m.t, mu.key, nil)
+	mu.startRow(nil)
 	err := mu.apply(mu.m.statics)
 	if err == nil && mu.m.keyIndexes != nil && mu.m.kind != deleteKind {
 		err = mu.indexKey()
@@ -470,6 +479,7 @@ func (mu *mutation) addSlices(slices []store.Slice, rows bool) error {
 			return invalidf("Range deletions are not supported for specific columns")
 		}
 		mu.b.DeleteRange(m.t, mu.key, s, mu.ts)
+		mu.size += deletionBytes
 	}
 	return nil
 }

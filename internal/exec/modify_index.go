@@ -4,7 +4,7 @@ import (
 	"varve/internal/schema"
 )
 
-// maxIndexValueBytes is what a value may have at most under a plain index, as in Cassandra.
+// maxIndexValueBytes is the size that a value under a plain index must stay below, as in Cassandra.
 const maxIndexValueBytes = 65535
 
 // indexesOn are the indexes on a column; nil when there are none.
@@ -55,7 +55,7 @@ func (mu *mutation) indexKey() error {
 }
 
 func (mu *mutation) indexValue(x *schema.Index, v []byte) error {
-	if len(v) > maxIndexValueBytes {
+	if len(v) >= maxIndexValueBytes {
 		if x.IsSAI() {
 			return nil // too large to be found by, which SAI allows
 		}

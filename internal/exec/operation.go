@@ -51,6 +51,16 @@ func sortOperations(ops []operation) {
 	slices.SortStableFunc(ops, func(a, b operation) int { return cmp.Compare(a.col.ID, b.col.ID) })
 }
 
+// What parts of a mutation count for in the size of a batch, as Cassandra
+// counts them whatever they take in store.
+const (
+	cellBytes      = 16 // beside path and value
+	rowBytes       = 21 // beside the clustering
+	complexBytes   = 20 // a multi-cell column beside its cells
+	deletionBytes  = 12
+	partitionBytes = 33
+)
+
 var mutations = sync.Pool{New: func() any { return new(mutation) }}
 
 func (mu *mutation) release() {
@@ -81,9 +91,11 @@ func (mu *mutation) apply(ops []operation) error {
 		if op.kind == opSet {
 			if v.Bytes == nil {
 				mu.rb.Unset(op.col, mu.ts)
+				mu.size += cellBytes
 				continue
 			}
 			mu.rb.Set(op.col, mu.ts, mu.ttl, v.Bytes)
+			mu.size += cellBytes + len(v.Bytes)
 			if op.indexes != nil {
 				if err := mu.indexCell(op, nil, v.Bytes); err != nil {
 					return err
@@ -99,6 +111,7 @@ func (mu *mutation) apply(ops []operation) error {
 }
 
 func (mu *mutation) applyOther(op *operation, v value) error {
+	mu.size += complexBytes
 	switch op.kind {
 	case opOverwrite:
 		mu.rb.Clear(op.col, mu.ts-1)
@@ -130,7 +143,7 @@ func (mu *mutation) applyOther(op *operation, v value) error {
 	case opClearIndex:
 		return mu.clearIndex(op)
 	case opClearField:
-		mu.rb.UnsetElement(op.col, fieldPath(op.field), mu.ts)
+		mu.unsetElement(op, fieldPath(op.field))
 	}
 	return nil
 }
@@ -140,14 +153,20 @@ func fieldPath(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(
 // setElement writes one cell of a multi-cell column, or its tombstone.
 func (mu *mutation) setElement(op *operation, path, v []byte) error {
 	if v == nil {
-		mu.rb.UnsetElement(op.col, path, mu.ts)
+		mu.unsetElement(op, path)
 		return nil
 	}
 	mu.rb.SetElement(op.col, path, mu.ts, mu.ttl, v)
+	mu.size += cellBytes + len(path) + len(v)
 	if op.indexes == nil {
 		return nil
 	}
 	return mu.indexCell(op, path, v)
+}
+
+func (mu *mutation) unsetElement(op *operation, path []byte) {
+	mu.rb.UnsetElement(op.col, path, mu.ts)
+	mu.size += cellBytes + len(path)
 }
 
 // setElements writes the elements of a collection or the fields of a UDT.
@@ -229,7 +248,7 @@ func (mu *mutation) discard(op *operation, b []byte) error {
 		return invalidf("%s", err.Error())
 	}
 	for _, e := range elems {
-		mu.rb.UnsetElement(op.col, e, mu.ts)
+		mu.unsetElement(op, e)
 	}
 	return nil
 }
@@ -266,7 +285,7 @@ func (mu *mutation) clearElement(op *operation) error {
 	if k.Bytes == nil {
 		return invalidf("Invalid null %s", what)
 	}
-	mu.rb.UnsetElement(op.col, k.Bytes, mu.ts)
+	mu.unsetElement(op, k.Bytes)
 	return nil
 }
 
@@ -282,6 +301,7 @@ func (mu *mutation) increment(op *operation, b []byte) error {
 		n = -n
 	}
 	mu.rb.Increment(op.col, n)
+	mu.size += cellBytes + 8
 	return nil
 }
 
@@ -358,7 +378,7 @@ func (mu *mutation) clearIndex(op *operation) error {
 	if err != nil || path == nil {
 		return err
 	}
-	mu.rb.UnsetElement(op.col, path, mu.ts)
+	mu.unsetElement(op, path)
 	return nil
 }
 
@@ -375,7 +395,7 @@ func (mu *mutation) discardValues(op *operation, b []byte) error {
 	for _, c := range cells {
 		for _, e := range elems {
 			if string(c.Value) == string(e) {
-				mu.rb.UnsetElement(op.col, c.Path, mu.ts)
+				mu.unsetElement(op, c.Path)
 				break
 			}
 		}
