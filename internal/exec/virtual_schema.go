@@ -67,20 +67,23 @@ func tableRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
 		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).uuid("id", t.ID).
 			set("flags", textSet(flags)).
 			text("additional_write_policy", o.AdditionalWritePolicy).
-			boolean("allow_auto_snapshot", o.AllowAutoSnapshot).
 			double("bloom_filter_fp_chance", o.BloomFilterFPChance).
 			set("caching", textMap(o.Caching)).text("comment", o.Comment).
 			set("compaction", textMap(o.Compaction)).set("compression", textMap(o.Compression)).
 			double("crc_check_chance", o.CRCCheckChance).double("dclocal_read_repair_chance", 0).
 			int("default_time_to_live", o.DefaultTTL).set("extensions", extensionMap(o.Extensions)).
-			int("gc_grace_seconds", o.GCGraceSeconds).boolean("incremental_backups", o.IncrementalBackups).
+			int("gc_grace_seconds", o.GCGraceSeconds).
 			int("max_index_interval", o.MaxIndexInterval).
 			int("memtable_flush_period_in_ms", o.MemtableFlushPeriodInMS).
 			int("min_index_interval", o.MinIndexInterval).text("read_repair", o.ReadRepair).
 			double("read_repair_chance", 0).text("speculative_retry", o.SpeculativeRetry)
-		// Cassandra leaves these at null for their defaults.
-		if o.CDC {
-			v.boolean("cdc", true)
+		// Cassandra leaves these at null for their defaults, and cdc always
+		// while change data capture is off for the node.
+		if !o.AllowAutoSnapshot {
+			v.boolean("allow_auto_snapshot", false)
+		}
+		if !o.IncrementalBackups {
+			v.boolean("incremental_backups", false)
 		}
 		if o.Memtable != "default" {
 			v.text("memtable", o.Memtable)

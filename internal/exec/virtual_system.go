@@ -136,7 +136,9 @@ func indexInfoRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error)
 	for _, k := range sortedKeyspaces(snap) {
 		for _, t := range sortedTables(k) {
 			for _, x := range t.Indexes {
-				v.next().text("table_name", k.Name).text("index_name", x.Name)
+				if !x.Building {
+					v.next().text("table_name", k.Name).text("index_name", x.Name)
+				}
 			}
 		}
 	}
