@@ -97,7 +97,7 @@ func (t *Table) quotedName() string {
 // the statements that recreate dropped columns.
 func DescribeTable(t *Table, internals bool) string {
 	var b strings.Builder
-	if t.clientVirtual() {
+	if t.ClientVirtual() {
 		b.WriteString("/*\nWarning: Table " + t.quotedName() + " is a virtual table and cannot be recreated with CQL.\n" +
 			"Structure, for reference:\nVIRTUAL TABLE ")
 	} else {
@@ -119,7 +119,7 @@ func DescribeTable(t *Table, internals bool) string {
 		}
 		b.WriteString(")\n    AND ")
 	}
-	if t.clientVirtual() {
+	if t.ClientVirtual() {
 		b.WriteString("comment = " + quoteText(t.Comment) + ";\n*/")
 	} else {
 		t.Options.write(&b)
@@ -131,9 +131,9 @@ func DescribeTable(t *Table, internals bool) string {
 	return b.String()
 }
 
-// clientVirtual reports a table of a keyspace that clients see as virtual;
+// ClientVirtual reports a table of a keyspace that clients see as virtual;
 // Table.Virtual is about where our rows come from.
-func (t *Table) clientVirtual() bool { return virtualKeyspaces[t.Keyspace] }
+func (t *Table) ClientVirtual() bool { return virtualKeyspaces[t.Keyspace] }
 
 func orderText(desc bool) string {
 	if desc {

@@ -248,6 +248,10 @@ func (x *Index) checkSAI(t *Table) error {
 		case "vector":
 			return invalid("CQL type %s cannot have vector options", x.Column.Type)
 		case "analyzer":
+			if x.Column.Kind != Regular && x.Column.Kind != Static {
+				return invalid("Analysis options are not supported on primary key columns, but found {'%s': '%s'}",
+					key, x.Options[key])
+			}
 			if !analyzable(x.Column.Type) {
 				return invalid("CQL type %s cannot be analyzed.", x.Column.Type)
 			}

@@ -115,6 +115,26 @@ func (t *Table) columnsInOrder() []*Column {
 	return cols
 }
 
+// maxTypeNodes bounds the types that one type is made of, user types counted
+// with all their fields at every use: a chain of types that each name the one
+// before twice would otherwise grow beyond all memory.
+const maxTypeNodes = 8192
+
+func typeNodes(t *cqltype.Type) int {
+	n := 1
+	for _, e := range t.Elems {
+		n += typeNodes(e)
+	}
+	return n
+}
+
+func checkTypeSize(t *cqltype.Type) error {
+	if n := typeNodes(t); n > maxTypeNodes {
+		return invalid("Type %s is made of %d types, more than the limit of %d", qualified(t), n, maxTypeNodes)
+	}
+	return nil
+}
+
 // usesDuration reports a duration anywhere inside t.
 func usesDuration(t *cqltype.Type) bool {
 	return t.Kind == cqltype.KindDuration || slices.ContainsFunc(t.Elems, usesDuration)

@@ -46,6 +46,9 @@ func (d *draft) createType(st *cql.CreateType) (*Result, error) {
 		}
 		t.Elems = append(t.Elems, e)
 	}
+	if err := checkTypeSize(t); err != nil {
+		return nil, err
+	}
 	d.putType(t)
 	return &Result{Event: &Event{Change: "CREATED", Target: "TYPE", Keyspace: ks, Name: name}}, nil
 }
@@ -102,7 +105,9 @@ func (d *draft) alterType(st *cql.AlterType) (*Result, error) {
 	if err != nil || !changed {
 		return &Result{}, err
 	}
-	d.replaceUserType(k, &def)
+	if err := d.replaceUserType(k, &def); err != nil {
+		return nil, err
+	}
 	return &Result{Event: &Event{Change: "UPDATED", Target: "TYPE", Keyspace: ks, Name: def.Name}}, nil
 }
 
@@ -163,11 +168,14 @@ func renameFields(def *cqltype.Type, st *cql.AlterType) error {
 
 // replaceUserType puts a changed definition in place of the old one wherever
 // it is used. Only the type's own record changes: others name it.
-func (d *draft) replaceUserType(k *Keyspace, def *cqltype.Type) {
+func (d *draft) replaceUserType(k *Keyspace, def *cqltype.Type) error {
 	d.putType(def)
 	for name, t := range k.Types {
 		if t != def && usesType(t, def.Name) {
 			k.Types[name] = replaceType(t, def)
+		}
+		if err := checkTypeSize(k.Types[name]); err != nil {
+			return err
 		}
 	}
 	for name, t := range k.Tables {
@@ -185,6 +193,7 @@ func (d *draft) replaceUserType(k *Keyspace, def *cqltype.Type) {
 			k.Tables[name] = n
 		}
 	}
+	return nil
 }
 
 func (d *draft) dropType(st *cql.DropType) (*Result, error) {
