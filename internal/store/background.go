@@ -143,6 +143,7 @@ func (s *Store) coalesceLoop(ctx context.Context) {
 			for _, sh := range s.shards {
 				sh.pending.flush(sh, false)
 				sh.fold()
+				sh.flushHeads()
 			}
 		}
 		s.drain(ctx)
@@ -171,13 +172,35 @@ func (s *Store) passFailed(err error) {
 }
 
 // RunBackground does at once what the background would do in time: it
-// coalesces what was deleted, folds hot rows, and returns when nothing is left.
-func (s *Store) RunBackground(ctx context.Context) {
+// coalesces what was deleted, folds hot rows, returns the space of spans that
+// may go, and returns when nothing is left.
+func (s *Store) RunBackground(ctx context.Context) error {
 	for _, sh := range s.shards {
 		sh.pending.flush(sh, true)
 		sh.fold()
 	}
 	s.drain(ctx)
+	for _, def := range s.definitions() {
+		if err := s.purgeSpans(ctx, s.tableFor(def)); err != nil {
+			return err
+		}
+	}
+	return s.failed()
+}
+
+// headChanges is after how many range deletions the memtable is flushed: a
+// chunk that is written again and again has all its versions there, and a read
+// may have to step over them.
+const headChanges = 4096
+
+func (sh *shard) flushHeads() {
+	if sh.rangeOps.Load() < headChanges || sh.s.failed() != nil {
+		return
+	}
+	sh.rangeOps.Store(0)
+	if _, err := sh.db.AsyncFlush(); err != nil {
+		sh.s.passFailed(err)
+	}
 }
 
 // walked is told of dead rows that a read stepped over.

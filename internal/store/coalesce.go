@@ -15,7 +15,7 @@ const (
 	// extendRows is how many dead rows a scan goes beyond what it was asked for.
 	extendRows = 1024
 	// freeRunRows is how many rows that may be removed at once are worth a span of their own.
-	freeRunRows = 256
+	freeRunRows = 64
 	// maxTries is how often a scan is tried whose place is written to all the time.
 	maxTries = 4
 )
@@ -73,6 +73,7 @@ type run struct {
 	expiry    int64
 	estimated bool
 	old       bool // holds a span that exists already
+	joined    bool // begins where the run before it ends
 }
 
 func (x *run) free() bool { return x.newest == 0 }
@@ -326,24 +327,14 @@ func (sc *deadScan) fate(key []byte) (fate, error) {
 }
 
 func (sc *deadScan) addRow(key []byte, f fate) {
-	r := sc.current(f.newest == 0)
-	if r == nil {
-		sc.runs = append(sc.runs, run{lo: slices.Clone(key)})
-		r = &sc.runs[len(sc.runs)-1]
-		sc.open = true
-	}
+	r := sc.current(f.newest == 0, key)
 	r.hi = append(append(r.hi[:0], key...), 0)
 	r.rows++
 	r.newest, r.expiry = max(r.newest, f.newest), max(r.expiry, f.expiry)
 }
 
 func (sc *deadScan) addSpan(x *span) {
-	r := sc.current(x.newest == 0)
-	if r == nil {
-		sc.runs = append(sc.runs, run{lo: []byte(x.lo)})
-		r = &sc.runs[len(sc.runs)-1]
-		sc.open = true
-	}
+	r := sc.current(x.newest == 0, []byte(x.lo))
 	r.hi = append(r.hi[:0], x.hi...)
 	r.rows += x.rows
 	r.newest, r.expiry = max(r.newest, x.newest), max(r.expiry, x.expiry)
@@ -352,16 +343,33 @@ func (sc *deadScan) addSpan(x *span) {
 }
 
 // current is the run that a dead row joins. Rows that can be removed at once
-// and others share one only while either are few.
-func (sc *deadScan) current(free bool) *run {
-	if !sc.open {
-		return nil
+// and others are not mixed.
+func (sc *deadScan) current(free bool, key []byte) *run {
+	joined := sc.open
+	if n := len(sc.runs); joined && sc.runs[n-1].free() == free {
+		return &sc.runs[n-1]
 	}
-	r := &sc.runs[len(sc.runs)-1]
-	if r.free() != free && r.rows >= freeRunRows {
-		return nil
+	sc.runs = append(sc.runs, run{lo: slices.Clone(key), joined: joined})
+	sc.open = true
+	return &sc.runs[len(sc.runs)-1]
+}
+
+// joinRuns mixes them after all where those that can be removed are few.
+func joinRuns(runs []run) []run {
+	var out []run
+	for _, r := range runs {
+		n := len(out) - 1
+		if !r.joined || n < 0 || !(r.free() && r.rows < freeRunRows || out[n].free() && out[n].rows < freeRunRows) {
+			out = append(out, r)
+			continue
+		}
+		o := &out[n]
+		o.hi = r.hi
+		o.rows += r.rows
+		o.newest, o.expiry = max(o.newest, r.newest), max(o.expiry, r.expiry)
+		o.estimated, o.old = o.estimated || r.estimated, o.old || r.old
 	}
-	return r
+	return out
 }
 
 // publish puts runs into the map and their records beside the rows. The
@@ -369,8 +377,8 @@ func (sc *deadScan) current(free bool) *run {
 func (sh *shard) publish(tbl *table, runs []run, dirty []string) error {
 	slices.Sort(dirty)
 	var pieces []run
-	for i := range runs {
-		pieces = splitRun(pieces, runs[i], dirty)
+	for _, r := range joinRuns(runs) {
+		pieces = splitRun(pieces, r, dirty)
 	}
 	pieces = slices.DeleteFunc(pieces, func(r run) bool {
 		return r.rows < minSpanRows && !r.old || r.rows < minPieceRows

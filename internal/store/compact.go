@@ -2,29 +2,52 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"varve/internal/schema"
 )
 
 // Compact rewrites a table's key range (nil: everything), purging what may be purged.
 func (s *Store) Compact(ctx context.Context, t *schema.Table) error {
+	if s.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	tables := []*schema.Table{t}
+	if t == nil {
+		tables = s.definitions()
+	}
+	for _, def := range tables {
+		if _, err := s.sweepTable(ctx, s.tableFor(def), false); err != nil {
+			return fmt.Errorf("compact %s.%s: %w", def.Keyspace, def.Name, err)
+		}
+	}
 	for _, sh := range s.shards {
-		lo, hi := physBounds(0)
+		lo, hi := []byte{0, 0, 0, 0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff}
 		if t != nil {
-			lo, hi = physBounds(t.PhysID)
-		} else {
-			hi = []byte{0xff, 0xff, 0xff, 0xff, 0xff}
+			lo, _ = physBounds(t.PhysID)
+			hi = append(slices.Clone(lo), 0xff, 0xff)
 		}
 		if err := sh.compactRange(ctx, lo, hi); err != nil {
-			return err
+			return fmt.Errorf("compact shard %d: %w", sh.idx, err)
 		}
 	}
 	return s.failed()
 }
 
 // compactRange rewrites all files that overlap a range. Pebble leaves files
-// alone that lie in the last level already; two deletions around the range,
-// of keys that do not exist, make it take them in.
+// alone that lie in the last level already; deletions of two keys that do not
+// exist, at the range's ends, make it take in all between them.
 func (sh *shard) compactRange(ctx context.Context, lo, hi []byte) error {
-	return sh.db.Compact(ctx, lo, hi, true)
+	pb := sh.db.NewBatch()
+	if err := errors.Join(pb.Delete(lo, nil), pb.Delete(hi, nil)); err != nil {
+		return errors.Join(err, pb.Close())
+	}
+	if err := errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close()); err != nil {
+		return err
+	}
+	return sh.compact(ctx, lo, hi)
 }

@@ -169,6 +169,7 @@ func (w *rangeWriter) add(b *Batch, o *op) error {
 func (w *rangeWriter) close() error { return nil }
 
 func (w *rangeWriter) write(pb *pebble.Batch) error {
+	w.sh.rangeOps.Add(int64(len(w.parts)))
 	for i := range w.parts {
 		if err := w.sh.writeRanges(pb, w.parts[i].prefix, w.parts[i].adds); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -9,10 +10,12 @@ import (
 // journalFS ends the store as soon as a journal cannot be written, synced,
 // begun or closed. The engine cannot go on then (it may have lost a write that
 // it believes to be safe) and would panic in ways that nobody can catch.
-// Errors while the store is being opened are returned as they are.
+// Files that cannot be made while the store is being opened are its error instead.
+// Other directories, to which snapshots are written, may fail as they like.
 type journalFS struct {
 	vfs.FS
-	s *Store
+	s    *Store
+	dirs []string // of the shard's data and journal files
 }
 
 func (f journalFS) check(err error) error {
@@ -22,12 +25,24 @@ func (f journalFS) check(err error) error {
 	return err
 }
 
-func isJournal(name string) bool { return strings.HasSuffix(name, ".log") }
+// written is check for operations that the engine trusts, open or not.
+func (f journalFS) written(err error) error {
+	if err != nil {
+		f.s.fatal(err)
+	}
+	return err
+}
+
+func (f journalFS) owns(dir string) bool { return slices.Contains(f.dirs, f.FS.PathJoin(dir)) }
+
+func (f journalFS) isJournal(name string) bool {
+	return strings.HasSuffix(name, ".log") && f.owns(f.FS.PathDir(name))
+}
 
 // Create implements vfs.FS.
 func (f journalFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
-	if !isJournal(name) {
+	if !f.isJournal(name) {
 		return file, err
 	}
 	if f.check(err) != nil {
@@ -39,7 +54,7 @@ func (f journalFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 // ReuseForWrite implements vfs.FS.
 func (f journalFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.ReuseForWrite(oldname, newname, c)
-	if !isJournal(newname) {
+	if !f.isJournal(newname) {
 		return file, err
 	}
 	if f.check(err) != nil {
@@ -51,6 +66,9 @@ func (f journalFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategor
 // OpenDir implements vfs.FS: a directory whose sync fails may forget a journal's name.
 func (f journalFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
+	if !f.owns(name) {
+		return file, err
+	}
 	if f.check(err) != nil {
 		return nil, err
 	}
@@ -68,26 +86,26 @@ type journalFile struct {
 // Write implements vfs.File.
 func (f journalFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
-	return n, f.fs.check(err)
+	return n, f.fs.written(err)
 }
 
 // WriteAt implements vfs.File.
 func (f journalFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.File.WriteAt(p, off)
-	return n, f.fs.check(err)
+	return n, f.fs.written(err)
 }
 
 // Sync implements vfs.File.
-func (f journalFile) Sync() error { return f.fs.check(f.File.Sync()) }
+func (f journalFile) Sync() error { return f.fs.written(f.File.Sync()) }
 
 // SyncData implements vfs.File.
-func (f journalFile) SyncData() error { return f.fs.check(f.File.SyncData()) }
+func (f journalFile) SyncData() error { return f.fs.written(f.File.SyncData()) }
 
 // SyncTo implements vfs.File.
 func (f journalFile) SyncTo(length int64) (bool, error) {
 	full, err := f.File.SyncTo(length)
-	return full, f.fs.check(err)
+	return full, f.fs.written(err)
 }
 
 // Close implements vfs.File.
-func (f journalFile) Close() error { return f.fs.check(f.File.Close()) }
+func (f journalFile) Close() error { return f.fs.written(f.File.Close()) }

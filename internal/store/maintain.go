@@ -87,7 +87,7 @@ func (s *Store) Flush(ctx context.Context, _ *schema.Table) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := sh.db.Flush(); err != nil {
+		if err := sh.flush(ctx); err != nil {
 			return fmt.Errorf("flush shard %d: %w", sh.idx, err)
 		}
 	}

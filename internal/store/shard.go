@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,82 @@ type shard struct {
 
 	hot     hotKeys
 	pending deleteTracker
+	// rangeOps counts range deletions since the memtable was last flushed for them.
+	rangeOps atomic.Int64
 
 	counters shardCounters
+	troubles trouble
+}
+
+// trouble tells those who wait for a flush or compaction that the engine's
+// background failed: it tries again and again, and never tells its waiters.
+type trouble struct {
+	mu   sync.Mutex
+	next chan struct{} // closed by the next error
+	err  error
+}
+
+func (x *trouble) wait() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.next == nil {
+		x.next = make(chan struct{})
+	}
+	return x.next
+}
+
+func (x *trouble) last() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.err
+}
+
+func (x *trouble) raise(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.err = err
+	if x.next != nil {
+		close(x.next)
+		x.next = nil
+	}
+}
+
+// flush writes the memtable to tables.
+func (sh *shard) flush(ctx context.Context) error {
+	failed := sh.troubles.wait()
+	done, err := sh.db.AsyncFlush()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return sh.s.failed()
+	case <-failed:
+		return sh.troubles.last()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// compact rewrites what lies in [lo, hi), flushing memtables first.
+func (sh *shard) compact(ctx context.Context, lo, hi []byte) error {
+	failed := sh.troubles.wait()
+	cctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-failed:
+			cancel()
+		case <-stop:
+		}
+	}()
+	err := sh.db.Compact(cctx, lo, hi, true)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		err = sh.troubles.last()
+	}
+	return err
 }
 
 // shardCounters are fed by Pebble's events.
@@ -46,13 +121,27 @@ type shardCounters struct {
 	lastError                                                atomic.Pointer[string]
 }
 
+// compactions is how many may run: at least, and at most under pressure. Before
+// the store is open none is wanted, since one in flight when opening fails would
+// go on without what it needs; Pebble divides by the second number.
+func (sh *shard) compactions() (lower, upper int) {
+	if !sh.s.armed.Load() {
+		return 0, 1
+	}
+	return 1, 2
+}
+
 func isNotExist(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
 // pebbleOptions are the same for every shard but for what it is told of.
 func (sh *shard) pebbleOptions(cache *pebble.Cache, fileCache *pebble.FileCache, walDir string) *pebble.Options {
 	o := &sh.s.opts
+	guard := journalFS{o.FS, sh.s, []string{o.FS.PathJoin(o.DataDirs[sh.idx], dataSubdir)}}
+	if walDir != "" {
+		guard.dirs = append(guard.dirs, o.FS.PathJoin(walDir))
+	}
 	po := &pebble.Options{
-		FS:                          journalFS{o.FS, sh.s},
+		FS:                          guard,
 		Cache:                       cache,
 		FileCache:                   fileCache,
 		Comparer:                    pebble.DefaultComparer,
@@ -70,7 +159,7 @@ func (sh *shard) pebbleOptions(cache *pebble.Cache, fileCache *pebble.FileCache,
 		EventListener:               sh.events(),
 		ReadOnly:                    o.ReadOnly,
 		FlushDelayDeleteRange:       time.Second,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		CompactionConcurrencyRange:  sh.compactions,
 	}
 	po.Levels[0].EnsureL0Defaults()
 	for i := range po.Levels {
@@ -98,6 +187,7 @@ func (sh *shard) events() *pebble.EventListener {
 			msg := err.Error()
 			c.lastError.Store(&msg)
 			log.Error("storage engine", "shard", sh.idx, "err", err)
+			sh.troubles.raise(err)
 		},
 		CompactionEnd: func(i pebble.CompactionInfo) {
 			c.compactions.Add(1)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"varve/internal/cqltype"
@@ -221,7 +222,7 @@ func TestRangeAndPartitionDelete(t *testing.T) {
 	e.want(got, "1|0:x 1:x 4:new 5:x 6:x 7:x 8:x 9:x")
 	got, _ = e.show(1, RowQuery{Reverse: true, Slices: []Slice{{from(0), from(5)}}})
 	e.want(got, "1|5:x 4:new 1:x 0:x")
-	e.s.RunBackground(context.Background())
+	e.background()
 	got, _ = e.show(1, RowQuery{})
 	e.want(got, "1|0:x 1:x 4:new 5:x 6:x 7:x 8:x 9:x")
 	b = e.s.NewBatch(e.now)
@@ -256,7 +257,7 @@ func TestSpans(t *testing.T) {
 	if st.Walked != n-10 {
 		t.Fatalf("%+v", st)
 	}
-	e.s.RunBackground(context.Background())
+	e.background()
 	check := func(want string, jumped bool) {
 		t.Helper()
 		for _, rev := range []bool{false, true} {
@@ -293,7 +294,7 @@ func TestSpans(t *testing.T) {
 	b.Row(e.tab, e.key(1), [][]byte{be8(1000)}).Delete(60)
 	b.Row(e.tab, e.key(1), [][]byte{be8(999)}).Marker(60, 0)
 	e.apply(b)
-	e.s.RunBackground(context.Background())
+	e.background()
 	got, _ = e.show(1, RowQuery{Slices: []Slice{{from(990), from(2000)}}})
 	e.want(got, "1|999:")
 }
@@ -433,5 +434,122 @@ func TestLayoutRefusals(t *testing.T) {
 	}
 	if err := errors.Join(s.Close()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func (e *env) background() {
+	e.t.Helper()
+	if err := e.s.RunBackground(context.Background()); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// keys counts the keys that Pebble still holds in one of the table's families.
+func (e *env) keys(family byte) int {
+	e.t.Helper()
+	n := 0
+	for _, sh := range e.s.shards {
+		lo := appendTablePrefix(nil, e.tab.PhysID, family)
+		it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: prefixEnd(lo)})
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		for it.First(); it.Valid(); it.Next() {
+			n++
+		}
+		if err := it.Close(); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// TestPurge checks what goes at once, what after gc_grace, and what never.
+func TestPurge(t *testing.T) {
+	e := openEnv(t, Options{ManualBackground: true})
+	const n = 600
+	b := e.s.NewBatch(e.now)
+	for c := range n {
+		r := b.Row(e.tab, e.key(1), [][]byte{be8(c)})
+		r.Marker(10, 0)
+		r.Set(e.tab.Columns["body"], 10, 0, []byte("x"))
+		r.Set(e.tab.Columns["author"], 30, 0, []byte("x"))
+	}
+	e.apply(b)
+	for c := range n {
+		if c >= 100 && c < 300 {
+			e.deleteRow(1, c, 40)
+		}
+	}
+	b = e.s.NewBatch(e.now)
+	b.DeleteRange(e.tab, e.key(1), Slice{from(300), past(500)}, 50) // kills all of it
+	b.DeleteRange(e.tab, e.key(1), Slice{from(500), past(510)}, 20) // kills all but author
+	e.apply(b)
+	check := func() {
+		t.Helper()
+		got, _ := e.show(1, RowQuery{Slices: []Slice{{from(99), from(511)}}})
+		want := []string{"99:x"}
+		for c := 500; c < 510; c++ {
+			want = append(want, fmt.Sprintf("%d:", c))
+		}
+		want = append(want, "510:x", "511:x")
+		e.want(got, "1|"+strings.Join(want, " "))
+	}
+	check()
+	e.background()
+	check()
+	if got := e.keys(familyRow); got != n-200 {
+		t.Fatalf("%d rows left, want those of the newest range deletion gone", got)
+	}
+	if e.keys(familyHead) == 0 {
+		t.Fatal("the range deletion went before gc_grace")
+	}
+	e.insert(1, 400, 45, "late")
+	check()
+	if err := e.s.Compact(context.Background(), e.tab); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	e.now += int64(e.tab.Options.GCGraceSeconds) + 1
+	if err := e.s.Compact(context.Background(), e.tab); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if rows, heads := e.keys(familyRow), e.keys(familyHead); rows != n-400 || heads != 0 {
+		t.Fatalf("%d rows and %d heads left", rows, heads)
+	}
+	if spans := e.keys(familySpan); spans != 0 {
+		t.Fatalf("%d spans left", spans)
+	}
+}
+
+// TestExpiry checks rows dead by TTL under a span and a clock that steps back.
+func TestExpiry(t *testing.T) {
+	e := openEnv(t, Options{ManualBackground: true})
+	const n = 1000
+	b := e.s.NewBatch(e.now)
+	for c := range n {
+		r := b.Row(e.tab, e.key(1), [][]byte{be8(c)})
+		r.Marker(10, 50)
+		r.Set(e.tab.Columns["body"], 10, 50, []byte("x"))
+	}
+	r := b.Row(e.tab, e.key(1), [][]byte{be8(n)})
+	r.Marker(10, 0)
+	e.apply(b)
+	e.now += 60
+	got, st := e.show(1, RowQuery{})
+	e.want(got, "1|1000:")
+	if st.Walked != n {
+		t.Fatalf("%+v", st)
+	}
+	e.background()
+	got, st = e.show(1, RowQuery{})
+	e.want(got, "1|1000:")
+	if st.Walked != 0 || st.Jumped != n {
+		t.Fatalf("%+v", st)
+	}
+	e.now -= 30
+	if got, _ = e.show(1, RowQuery{}); strings.Count(got, ":x") != n {
+		t.Fatalf("an earlier clock sees %d rows", strings.Count(got, ":x"))
 	}
 }

@@ -1,5 +1,654 @@
 package store
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
 
-func (s *Store) sweepLoop(ctx context.Context) { <-ctx.Done() }
+	"github.com/cockroachdb/pebble/v2"
+
+	"varve/internal/schema"
+)
+
+const (
+	// defaultGCGrace is Cassandra's, for tables whose definition is not known.
+	defaultGCGrace = 864000
+	// sweepRows is how many rows a sweep looks at between two short waits.
+	sweepRows = 4096
+	sweepWait = 20 * time.Millisecond
+	// sweepPeriod is the least time between two sweeps of a table.
+	sweepPeriod = 10 * time.Minute
+	purgePeriod = time.Second
+	// compactBytes is how much disk a purged span must have held to be worth a compaction of its own.
+	compactBytes = 64 << 10
+)
+
+// sweepLoop returns the space of spans as soon as it may, and now and then
+// sweeps tables for scattered tombstones.
+func (s *Store) sweepLoop(ctx context.Context) {
+	t := time.NewTicker(purgePeriod)
+	defer t.Stop()
+	next := map[uint32]time.Time{}
+	started := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if s.failed() != nil {
+			return
+		}
+		for _, def := range s.definitions() {
+			tbl := s.tableFor(def)
+			err := s.purgeSpans(ctx, tbl)
+			at, seen := next[def.PhysID]
+			if !seen {
+				at = started.Add(sweepPeriod)
+				next[def.PhysID] = at
+			}
+			if err == nil && s.opts.Tables != nil && time.Now().After(at) {
+				var wait time.Duration
+				wait, err = s.sweepInTime(ctx, tbl)
+				next[def.PhysID] = time.Now().Add(wait)
+			}
+			if err != nil && ctx.Err() == nil {
+				s.passFailed(err)
+			}
+		}
+	}
+}
+
+// definitions are the tables that are known.
+func (s *Store) definitions() []*schema.Table {
+	if s.opts.Tables != nil {
+		return s.opts.Tables()
+	}
+	var out []*schema.Table
+	for _, tbl := range *s.tables.Load() {
+		if def := tbl.def.Load(); def != nil {
+			out = append(out, def)
+		}
+	}
+	return out
+}
+
+// gcBefore is the time before which a table's tombstones may go.
+func (s *Store) gcBefore(tbl *table) int64 {
+	grace := int64(defaultGCGrace)
+	if def := tbl.def.Load(); def != nil {
+		grace = int64(def.Options.GCGraceSeconds)
+	}
+	return s.opts.Clock().Unix() - grace
+}
+
+// sweepInTime sweeps a table and says when to look again: when the oldest
+// tombstone that it left may go, or one that was written since.
+func (s *Store) sweepInTime(ctx context.Context, tbl *table) (time.Duration, error) {
+	left, err := s.sweepTable(ctx, tbl, true)
+	if err != nil {
+		return sweepPeriod, err
+	}
+	wait := s.opts.Clock().Unix() - s.gcBefore(tbl)
+	if left.left > 0 {
+		wait = min(wait, left.earliest-s.gcBefore(tbl))
+	}
+	return max(sweepPeriod, min(time.Duration(wait)*time.Second, 24*time.Hour)), nil
+}
+
+// sweepTable purges everything in a table that may be purged, spans last.
+func (s *Store) sweepTable(ctx context.Context, tbl *table, gently bool) (tombs, error) {
+	var left tombs
+	gcBefore := s.gcBefore(tbl)
+	for _, sh := range s.shards {
+		if err := sh.sweepRows(ctx, tbl, gcBefore, gently, &left); err != nil {
+			return left, err
+		}
+		if err := sh.sweepHeads(ctx, tbl, gcBefore, &left); err != nil {
+			return left, err
+		}
+	}
+	return left, s.purgeSpans(ctx, tbl)
+}
+
+// sweepRows goes over all of a table's rows outside spans.
+func (sh *shard) sweepRows(ctx context.Context, tbl *table, gcBefore int64, gently bool, left *tombs) error {
+	lo := appendTablePrefix(nil, tbl.phys, familyRow)
+	hi := prefixEnd(lo)
+	for cur := lo; cur != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := sh.sweepSome(tbl, cur, hi, gcBefore, left)
+		if err != nil {
+			return err
+		}
+		cur = next
+		if gently && cur != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(sweepWait):
+			}
+		}
+	}
+	return nil
+}
+
+// change is what a sweep does to a row: value nil removes it.
+type change struct {
+	key, value []byte
+}
+
+// sweepSome purges some rows from cur; next is where to go on.
+func (sh *shard) sweepSome(tbl *table, cur, hi []byte, gcBefore int64, left *tombs) (next []byte, err error) {
+	sh.s.passMu.Lock()
+	defer sh.s.passMu.Unlock()
+	m := &tbl.parts[sh.idx].spans
+	var all stripeSet
+	all.addAll()
+	sh.lock(&all)
+	in := m.begin(cur, hi)
+	sh.unlock(&all)
+	done := false
+	defer func() {
+		if !done {
+			m.finish(in)
+		}
+	}()
+	sc, err := sh.newScan(tbl, cur, hi)
+	if err != nil {
+		return nil, err
+	}
+	changes, next, err := sc.purgeable(gcBefore, true, left)
+	if err = errors.Join(err, sc.close()); err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 {
+		return next, nil
+	}
+	sh.lock(&all)
+	defer sh.unlock(&all)
+	m.finish(in)
+	done = true
+	if in.overflow {
+		return next, nil // the next sweep comes by again
+	}
+	return next, sh.applyChanges(changes, in.dirty)
+}
+
+// purgeable gathers the changes of some thousand rows.
+func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (changes []change, next []byte, err error) {
+	valid := sc.it.First()
+	for n := 0; valid; n++ {
+		key := sc.it.Key()
+		if n >= sweepRows {
+			return changes, slices.Clone(key), nil
+		}
+		if skipSpans {
+			if x := sc.spanAt(key); x != nil {
+				valid = sc.it.SeekGE([]byte(x.hi))
+				continue
+			}
+		}
+		v, err := sc.it.ValueAndErr()
+		if err != nil {
+			return nil, nil, err
+		}
+		del, err := sc.heads.deletionOf(key)
+		if err != nil {
+			return nil, nil, err
+		}
+		out, what := purgeRow(nil, v, del, gcBefore, left)
+		switch what {
+		case purgedAll:
+			changes = append(changes, change{key: slices.Clone(key)})
+		case purgedPart:
+			changes = append(changes, change{slices.Clone(key), out})
+		}
+		valid = sc.it.Next()
+	}
+	return changes, nil, sc.it.Error()
+}
+
+// applyChanges writes a sweep's changes but for rows written since it read
+// them. The stripes of all of them are held exclusively.
+func (sh *shard) applyChanges(changes []change, dirty []string) error {
+	slices.Sort(dirty)
+	pb := sh.db.NewBatch()
+	for _, c := range changes {
+		if _, found := slices.BinarySearch(dirty, string(c.key)); found {
+			continue
+		}
+		if err := sh.putChange(pb, c); err != nil {
+			return errors.Join(err, pb.Close())
+		}
+	}
+	if pb.Empty() {
+		return pb.Close()
+	}
+	return errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close())
+}
+
+func (sh *shard) putChange(pb *pebble.Batch, c change) error {
+	if c.value == nil {
+		sh.s.metrics.rowsRemoved.Add(1)
+		return pb.Delete(c.key, nil)
+	}
+	sh.s.metrics.rowsPurged.Add(1)
+	return pb.Set(c.key, c.value, nil)
+}
+
+// purgeSpans removes the rows of spans that need not be kept, and returns
+// their space: those that only a head deletion killed, at once, and those
+// whose every tombstone is past gc_grace.
+func (s *Store) purgeSpans(ctx context.Context, tbl *table) error {
+	gcBefore := s.gcBefore(tbl)
+	for _, sh := range s.shards {
+		if tbl.parts[sh.idx].spans.n.Load() == 0 {
+			continue
+		}
+		gone, err := sh.purgeDue(ctx, tbl, gcBefore)
+		if err == nil && len(gone) > 0 {
+			if err = sh.reclaim(ctx, gone); err == nil {
+				err = sh.dropSpans(tbl, gone)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeDue purges a table's spans that may go, and returns what is left of them.
+func (sh *shard) purgeDue(ctx context.Context, tbl *table, gcBefore int64) (gone []*span, err error) {
+	sh.s.passMu.Lock()
+	defer sh.s.passMu.Unlock()
+	for _, x := range tbl.parts[sh.idx].spans.due(gcBefore) {
+		if err := ctx.Err(); err != nil {
+			return gone, err
+		}
+		y, err := sh.purgeSpan(tbl, x, gcBefore)
+		if err != nil {
+			return gone, err
+		}
+		if y != nil {
+			gone = append(gone, y)
+		}
+	}
+	return gone, nil
+}
+
+func (x *span) due(gcBefore int64) bool { return x.newest == 0 || x.newest < gcBefore }
+
+// due are the spans that may be purged.
+func (m *spanMap) due(gcBefore int64) []*span {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var out []*span
+	for _, c := range m.chunks {
+		for _, x := range c {
+			if x.due(gcBefore) {
+				out = append(out, x)
+			}
+		}
+	}
+	return out
+}
+
+// spanStripes are the stripes of every row in a span.
+func (sh *shard) spanStripes(tbl *table, x *span) stripeSet {
+	var set stripeSet
+	if def := tbl.def.Load(); def != nil {
+		if n, _, err := partitionLen(def, []byte(x.lo), nil); err == nil && len(x.hi) > n && x.hi[:n] == x.lo[:n] {
+			set.add(stripeOf(tokenOf([]byte(x.lo)[tablePrefixBytes:])), true)
+			return set
+		}
+	}
+	set.addAll()
+	return set
+}
+
+// purgeSpan removes a span's rows. The span stays, now holding nothing, until
+// the space is returned: until then a read would step over what was removed.
+func (sh *shard) purgeSpan(tbl *table, x *span, gcBefore int64) (*span, error) {
+	set := sh.spanStripes(tbl, x)
+	sh.lock(&set)
+	defer sh.unlock(&set)
+	sh.spanMu.Lock()
+	defer sh.spanMu.Unlock()
+	m := &tbl.parts[sh.idx].spans
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// A write may have cut the span, or put a tombstone into it.
+	if m.at(x.lo) != x || !x.due(gcBefore) {
+		return nil, nil
+	}
+	y := *x
+	y.newest, y.bound = 0, 0
+	pb := sh.db.NewBatch()
+	if err := errors.Join(pb.DeleteRange([]byte(x.lo), []byte(x.hi), nil), putSpan(pb, &y)); err != nil {
+		return nil, errors.Join(err, pb.Close())
+	}
+	if err := errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close()); err != nil {
+		return nil, err
+	}
+	c, i := m.locate(x.lo)
+	m.chunks[c][i] = &y
+	sh.s.metrics.spansPurged.Add(1)
+	sh.s.metrics.rowsRemoved.Add(x.rows)
+	return &y, nil
+}
+
+// reclaim compacts the places of purged spans, neighbours together.
+func (sh *shard) reclaim(ctx context.Context, gone []*span) error {
+	if err := sh.flush(ctx); err != nil {
+		return err
+	}
+	lo, hi := gone[0].lo, gone[0].hi
+	for i := 1; i <= len(gone); i++ {
+		if i < len(gone) {
+			between, err := sh.db.EstimateDiskUsage([]byte(hi), []byte(gone[i].lo+"\x00"))
+			if err != nil {
+				return err
+			}
+			if between < compactBytes {
+				hi = gone[i].hi
+				continue
+			}
+		}
+		n, err := sh.db.EstimateDiskUsage([]byte(lo), []byte(hi))
+		if err != nil {
+			return err
+		}
+		if n >= compactBytes {
+			if err := sh.compact(ctx, []byte(lo), []byte(hi)); err != nil {
+				return err
+			}
+		}
+		if i < len(gone) {
+			lo, hi = gone[i].lo, gone[i].hi
+		}
+	}
+	return nil
+}
+
+// dropSpans forgets purged spans that nothing was written into since.
+func (sh *shard) dropSpans(tbl *table, gone []*span) error {
+	sh.s.passMu.Lock()
+	defer sh.s.passMu.Unlock()
+	m := &tbl.parts[sh.idx].spans
+	for _, x := range gone {
+		if err := sh.dropSpan(m, sh.spanStripes(tbl, x), x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sh *shard) dropSpan(m *spanMap, set stripeSet, x *span) error {
+	sh.lock(&set)
+	defer sh.unlock(&set)
+	sh.spanMu.Lock()
+	defer sh.spanMu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.at(x.lo) != x {
+		return nil
+	}
+	if err := sh.db.Delete(spanKey(x.lo), pebble.NoSync); err != nil {
+		return err
+	}
+	m.removeLocked(x.lo, x.hi)
+	return nil
+}
+
+// sweepHeads purges partition and range deletions past gc_grace.
+func (sh *shard) sweepHeads(ctx context.Context, tbl *table, gcBefore int64, left *tombs) error {
+	def := tbl.def.Load()
+	if def == nil || !tbl.parts[sh.idx].heads.Load() {
+		return nil
+	}
+	lo := appendTablePrefix(nil, tbl.phys, familyHead)
+	hi := prefixEnd(lo)
+	for cur := lo; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := sh.readHead(def, cur, hi)
+		if err != nil || h == nil {
+			return err
+		}
+		if h.due(gcBefore, left) {
+			if err := sh.purgeHead(ctx, tbl, h, gcBefore); err != nil {
+				return err
+			}
+		}
+		cur = append(slices.Clone(h.prefix), suffixEnd, 0)
+	}
+}
+
+// headCopy is a partition's head as a sweep read it.
+type headCopy struct {
+	prefix []byte // in the head family
+	hasDel bool
+	del    rowHeader
+	list   []interval
+	chunks [][]byte // ends
+}
+
+// readHead reads the first head at or after cur; nil when there is none.
+func (sh *shard) readHead(def *schema.Table, cur, hi []byte) (*headCopy, error) {
+	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: cur, UpperBound: hi})
+	if err != nil {
+		return nil, err
+	}
+	var h *headCopy
+	for valid := it.First(); valid && err == nil; valid = it.Next() {
+		key := it.Key()
+		if h == nil {
+			var n int
+			if n, _, err = partitionLen(def, key, nil); err != nil {
+				break
+			}
+			h = &headCopy{prefix: slices.Clone(key[:n])}
+		}
+		if !bytes.HasPrefix(key, h.prefix) {
+			break
+		}
+		var v []byte
+		if v, err = it.ValueAndErr(); err != nil {
+			break
+		}
+		if len(key) == len(h.prefix) {
+			var ok bool
+			if _, ok = decodeHeader(v, &h.del); !ok {
+				err = errRowShape
+			}
+			h.hasDel = true
+			continue
+		}
+		h.chunks = append(h.chunks, slices.Clone(key[len(h.prefix):]))
+		_, h.list, err = decodeChunk(h.list, slices.Clone(v))
+	}
+	return h, errors.Join(err, it.Error(), it.Close())
+}
+
+// due reports that part of the head is past gc_grace.
+func (h *headCopy) due(gcBefore int64, left *tombs) bool {
+	due := false
+	if h.hasDel {
+		if h.del.delLDT < gcBefore {
+			due = true
+		} else {
+			left.keep(h.del.delLDT)
+		}
+	}
+	for i := range h.list {
+		if h.list[i].ldt < gcBefore {
+			due = true
+		} else {
+			left.keep(h.list[i].ldt)
+		}
+	}
+	return due
+}
+
+// purgeHead removes what a partition's head covers, those rows too that a span
+// hides, and then those of its deletions that are past gc_grace. Rows written
+// meanwhile are looked at again under the lock under which the deletions go.
+func (sh *shard) purgeHead(ctx context.Context, tbl *table, h *headCopy, gcBefore int64) error {
+	sh.s.passMu.Lock()
+	defer sh.s.passMu.Unlock()
+	m := &tbl.parts[sh.idx].spans
+	lo := slices.Clone(h.prefix)
+	lo[tablePrefixBytes-1] = familyRow
+	hi := append(slices.Clone(lo), suffixEnd)
+	stripe := &sh.stripes[stripeOf(tokenOf(lo[tablePrefixBytes:]))]
+	stripe.Lock()
+	in := m.begin(lo, hi)
+	stripe.Unlock()
+	defer m.finish(in)
+	var ignored tombs
+	for cur := lo; cur != nil; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sc, err := sh.newScan(tbl, cur, hi)
+		if err != nil {
+			return err
+		}
+		changes, next, err := sc.purgeable(noDeletion, false, &ignored)
+		if err = errors.Join(err, sc.close()); err != nil {
+			return err
+		}
+		stripe.Lock()
+		err = sh.applyChanges(changes, m.dirtyOf(in))
+		stripe.Unlock()
+		if err != nil {
+			return err
+		}
+		cur = next
+	}
+	stripe.Lock()
+	defer stripe.Unlock()
+	dirty := m.dirtyOf(in)
+	if in.overflow {
+		return nil // tried again by the next sweep
+	}
+	pb := sh.db.NewBatch()
+	err := sh.purgeDirty(pb, tbl, len(lo), dirty)
+	if err == nil {
+		err = sh.removeHead(pb, h, gcBefore)
+	}
+	if err != nil {
+		return errors.Join(err, pb.Close())
+	}
+	return errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close())
+}
+
+func (m *spanMap) dirtyOf(in *intent) []string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Clone(in.dirty)
+}
+
+// purgeDirty removes covered parts of single rows.
+func (sh *shard) purgeDirty(pb *pebble.Batch, tbl *table, prefix int, dirty []string) error {
+	slices.Sort(dirty)
+	var ignored tombs
+	for _, k := range slices.Compact(dirty) {
+		v, err := sh.get([]byte(k))
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			continue
+		}
+		del, err := sh.deletionAt(tbl, []byte(k), prefix)
+		if err != nil {
+			return err
+		}
+		out, what := purgeRow(nil, v, del, noDeletion, &ignored)
+		if what == purgedNothing {
+			continue
+		}
+		if err := sh.putChange(pb, change{[]byte(k), out}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeHead removes the deletions past gc_grace that were there when the
+// sweep of the partition began.
+func (sh *shard) removeHead(pb *pebble.Batch, old *headCopy, gcBefore int64) error {
+	now, err := sh.headNow(old)
+	if err != nil || now == nil {
+		return err
+	}
+	if now.hasDel && now.del.delLDT < gcBefore && old.hasDel && now.del.delTS <= old.del.delTS {
+		sh.s.metrics.intervalsPurged.Add(1)
+		if err := pb.Delete(now.prefix, nil); err != nil {
+			return err
+		}
+	}
+	key := func(suffix []byte) []byte { return append(slices.Clone(now.prefix), suffix...) }
+	kept := slices.DeleteFunc(slices.Clone(now.list), func(v interval) bool {
+		return v.ldt < gcBefore && old.holds(v)
+	})
+	if len(kept) == len(now.list) {
+		return nil
+	}
+	sh.s.metrics.intervalsPurged.Add(int64(len(now.list) - len(kept)))
+	for _, end := range now.chunks {
+		if err := pb.Delete(key(end), nil); err != nil {
+			return err
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	r := chunkRegion{prefix: now.prefix, start: []byte{suffixFirst}, end: []byte{suffixEnd}, list: kept}
+	return r.write(pb)
+}
+
+// headNow reads a head again.
+func (sh *shard) headNow(old *headCopy) (*headCopy, error) {
+	it, err := sh.db.NewIter(&pebble.IterOptions{
+		LowerBound: old.prefix, UpperBound: append(slices.Clone(old.prefix), suffixEnd, 0),
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &headCopy{prefix: old.prefix}
+	for valid := it.First(); valid && err == nil; valid = it.Next() {
+		var v []byte
+		if v, err = it.ValueAndErr(); err != nil {
+			break
+		}
+		if len(it.Key()) == len(h.prefix) {
+			if _, ok := decodeHeader(v, &h.del); !ok {
+				err = errRowShape
+			}
+			h.hasDel = true
+			continue
+		}
+		h.chunks = append(h.chunks, slices.Clone(it.Key()[len(h.prefix):]))
+		_, h.list, err = decodeChunk(h.list, slices.Clone(v))
+	}
+	return h, errors.Join(err, it.Error(), it.Close())
+}
+
+// holds reports that v lies in an interval of the same deletion.
+func (h *headCopy) holds(v interval) bool {
+	for i := range h.list {
+		o := &h.list[i]
+		if o.ts == v.ts && o.ldt == v.ldt && bytes.Compare(o.lo, v.lo) <= 0 && bytes.Compare(v.hi, o.hi) <= 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -14,8 +14,6 @@ type table struct {
 	parts []tablePart
 	stats tableCounters
 	def   atomic.Pointer[schema.Table] // the definition seen last
-	kills atomic.Int64                 // changes that leave tombstones or expire
-	swept atomic.Int64                 // kills when the last sweep began
 }
 
 // tablePart is a table's state in one shard.
