@@ -105,10 +105,12 @@ func collectionAggregate(name string, t *cqltype.Type, state func() State) *sign
 
 // addVectors registers the similarities of vectors of floats.
 func (r *registry) addVectors() {
-	for name, f := range map[string]func(dot, xx, yy, dist float64) float64{
-		"similarity_cosine":      func(dot, xx, yy, _ float64) float64 { return (1 + dot/math.Sqrt(xx*yy)) / 2 },
-		"similarity_euclidean":   func(_, _, _, dist float64) float64 { return 1 / (1 + dist) },
-		"similarity_dot_product": func(dot, _, _, _ float64) float64 { return (1 + dot) / 2 },
+	for name, f := range map[string]func(dot, xx, yy, dist float32) float32{
+		"similarity_cosine": func(dot, xx, yy, _ float32) float32 {
+			return (1 + float32(float64(dot)/math.Sqrt(float64(xx)*float64(yy)))) / 2
+		},
+		"similarity_euclidean":   func(_, _, _, dist float32) float32 { return 1 / (1 + dist) },
+		"similarity_dot_product": func(dot, _, _, _ float32) float32 { return (1 + dot) / 2 },
 	} {
 		r.factories[name] = &factory{
 			params: "vector<float, n>, vector<float, n>", min: 2, max: 2,
@@ -121,7 +123,7 @@ func (r *registry) addVectors() {
 
 var errDimensions = errors.New("All arguments must have the same vector dimensions")
 
-func resolveSimilarity(name string, args []Arg, receiver *cqltype.Type, f func(dot, xx, yy, dist float64) float64) (*signature, error) {
+func resolveSimilarity(name string, args []Arg, receiver *cqltype.Type, f func(dot, xx, yy, dist float32) float32) (*signature, error) {
 	types := [2]*cqltype.Type{vectorOf(args[0], receiver), vectorOf(args[1], receiver)}
 	for i, t := range types {
 		if t == nil {
@@ -153,7 +155,7 @@ func vectorOf(a Arg, receiver *cqltype.Type) *cqltype.Type {
 	return receiver
 }
 
-func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float64) float64) eval {
+func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float32) float32) eval {
 	return func(_ *Context, args [][]byte) ([]byte, error) {
 		if anyNull(args) {
 			return nil, nil
@@ -162,9 +164,9 @@ func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float64) 
 		if len(x) != 4*t.Dim || len(y) != 4*t.Dim {
 			return nil, fmt.Errorf("Function %s got a vector of a wrong size", name)
 		}
-		var dot, xx, yy, dist float64
+		var dot, xx, yy, dist float32
 		for i := 0; i < len(x); i += 4 {
-			a, b := float64(cqltype.DecodeFloat(x[i:i+4])), float64(cqltype.DecodeFloat(y[i:i+4]))
+			a, b := cqltype.DecodeFloat(x[i:i+4]), cqltype.DecodeFloat(y[i:i+4])
 			dot += a * b
 			xx += a * a
 			yy += b * b
@@ -173,6 +175,6 @@ func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float64) 
 		if name == native+"similarity_cosine" && (xx == 0 || yy == 0) {
 			return nil, fmt.Errorf("Function %s doesn't support all-zero vectors.", name)
 		}
-		return cqltype.EncodeFloat(float32(f(dot, xx, yy, dist))), nil
+		return cqltype.EncodeFloat(f(dot, xx, yy, dist)), nil
 	}
 }

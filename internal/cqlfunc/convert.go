@@ -82,8 +82,20 @@ func resolveToJSON(name string, args []Arg, _ *cqltype.Type) (*signature, error)
 		return nil, errCannotInfer(args[0], name, "any")
 	}
 	return scalar(name, cqltype.Text, func(_ *Context, args [][]byte) ([]byte, error) {
+		if len(args[0]) == 0 && !hasEmpty(t) {
+			return []byte("null"), nil
+		}
 		return cqltype.AppendJSON(nil, t, args[0]), nil
 	}, t), nil
+}
+
+// hasEmpty reports that an empty value of t means something other than null.
+func hasEmpty(t *cqltype.Type) bool {
+	switch t.Kind {
+	case cqltype.KindAscii, cqltype.KindText, cqltype.KindBlob, cqltype.KindCustom, cqltype.KindTuple, cqltype.KindUDT:
+		return true
+	}
+	return false
 }
 
 func resolveFromJSON(name string, args []Arg, receiver *cqltype.Type) (*signature, error) {

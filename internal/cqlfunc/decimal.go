@@ -182,6 +182,9 @@ func divRound(x, y *big.Int, even bool) *big.Int {
 // divideAt divides to a scale, which is not negative beyond reason.
 func divideAt(a, b decimal, scale int64, even bool) (decimal, error) {
 	x, y := a.Unscaled, b.Unscaled
+	if x.Sign() == 0 {
+		return newDecimal(x, scale)
+	}
 	by := scale + int64(b.Scale) - int64(a.Scale)
 	var err error
 	if by >= 0 {
@@ -254,7 +257,9 @@ func remainder(a, b decimal) (decimal, error) {
 		quo = stripZeros(quo, max(least, math.MinInt32))
 	}
 	if want := max(int64(a.Scale), int64(quo.Scale)+int64(b.Scale)); want < scale {
-		r.Quo(r, pow10(scale-want))
+		if r.Sign() != 0 {
+			r.Quo(r, pow10(scale-want))
+		}
 		scale = want
 	}
 	return newDecimal(r, scale)

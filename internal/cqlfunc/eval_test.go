@@ -13,14 +13,16 @@ import (
 )
 
 // TestExpressions evaluates the expressions of testdata/eval as a SELECT would
-// and prints the result's type and JSON form. The recorded answers are those of
-// Cassandra 5.0.9, but for the lines of testdata/eval/varve.
+// and prints the result as JSON. The recorded answers are those of Cassandra
+// 5.0.9 but for the order of signatures in messages and the wording of unknown
+// functions; the lines of the file "own" are ours alone, since the planner comes
+// first there, or Cassandra fails for another reason.
 func TestExpressions(t *testing.T) {
 	datadriven.Walk(t, "testdata/eval", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var b strings.Builder
 			for _, line := range strings.Split(d.Input, "\n") {
-				fmt.Fprintln(&b, evalLine(line, d.Cmd == "typed"))
+				fmt.Fprintln(&b, evalLine(line))
 			}
 			return b.String()
 		})
@@ -29,7 +31,7 @@ func TestExpressions(t *testing.T) {
 
 var testContext = Context{NowMicros: 1_700_000_000_123_456, ProtocolVersion: 5}
 
-func evalLine(line string, typed bool) string {
+func evalLine(line string) string {
 	p, err := cql.Parse("SELECT " + line + " FROM t")
 	if err != nil {
 		return err.Error()
@@ -42,11 +44,10 @@ func evalLine(line string, typed bool) string {
 		}
 		return kind + err.Error()
 	}
-	json := string(cqltype.AppendJSON(nil, typ, v))
-	if typed {
-		return typ.String() + " " + json
+	if len(v) == 0 && !hasEmpty(typ) {
+		v = nil
 	}
-	return json
+	return string(cqltype.AppendJSON(nil, typ, v))
 }
 
 // evalExpr evaluates constants, hints, casts, calls and arithmetic.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"math/big"
-	"strconv"
 
 	"varve/internal/cqltype"
 )
@@ -27,11 +26,17 @@ func precisionFor(d decimal) int64 {
 // bitsFor is the working precision for that many digits.
 func bitsFor(precision int64) uint { return uint(float64(precision)*math.Log2(10)) + 64 }
 
-// toFloat converts a decimal of moderate exponent.
-func toFloat(d decimal, prec uint) (*big.Float, error) {
-	text := d.Unscaled.String() + "e" + strconv.FormatInt(-int64(d.Scale), 10)
-	f, _, err := big.ParseFloat(text, 10, prec, big.ToNearestEven)
-	return f, err
+// toFloat converts a decimal whose scale is no larger than numbers are long.
+func toFloat(d decimal, prec uint) *big.Float {
+	f := new(big.Float).SetPrec(prec).SetInt(d.Unscaled)
+	if d.Scale == 0 {
+		return f
+	}
+	p := new(big.Float).SetPrec(prec + 32).SetInt(pow10(int64(max(d.Scale, -d.Scale))))
+	if d.Scale > 0 {
+		return f.Quo(f, p)
+	}
+	return f.Mul(f, p)
 }
 
 // fromFloat rounds to that many significant digits.
@@ -55,14 +60,22 @@ func expDecimal(d decimal) (decimal, error) {
 		// 1 + d is 1 to any precision asked for.
 		return add(decimal{Unscaled: newInt(1)}, decimal{Unscaled: newInt(d.Unscaled.Sign()), Scale: int32(2 * precision)})
 	}
-	x, err := toFloat(d, bitsFor(precision)+64)
+	x := toFloat(d, bitsFor(precision)+64)
+	f, _ := x.Float64()
+	if math.Abs(f) > expLimit {
+		return decimal{}, errTooLarge
+	}
+	// Powers of ten go to the scale, so that the rest stays small.
+	tens := int64(f / math.Ln10)
+	if tens != 0 {
+		ten := logFloat(new(big.Float).SetPrec(x.Prec()).SetInt64(10), x.Prec())
+		x.Sub(x, ten.Mul(ten, new(big.Float).SetInt64(tens)))
+	}
+	e, err := fromFloat(expFloat(x), precision)
 	if err != nil {
-		return decimal{}, errTooLarge
+		return e, err
 	}
-	if f, _ := x.Float64(); math.Abs(f) > expLimit {
-		return decimal{}, errTooLarge
-	}
-	return fromFloat(expFloat(x), precision)
+	return newDecimal(e.Unscaled, int64(e.Scale)-tens)
 }
 
 // expFloat computes e^x: x is halved until the series converges fast, and the
@@ -107,23 +120,22 @@ func logFloat(x *big.Float, prec uint) *big.Float {
 
 // ln returns ln d with bits of working precision beyond the digits wanted.
 func ln(d decimal, precision int64) (*big.Float, error) {
-	prec := bitsFor(precision+digits(d.Unscaled)) + 64
 	m := magnitude(d)
-	if m >= 0 && m <= 1 {
-		x, err := toFloat(d, prec)
-		if err != nil {
-			return nil, errTooLarge
-		}
-		return logFloat(x, prec), nil
+	if m != 0 && m != 1 {
+		// d = mantissa · 10^(m-1) with a mantissa from 1 to 10.
+		prec := bitsFor(precision) + 64
+		x := toFloat(decimal{Unscaled: d.Unscaled, Scale: int32(digits(d.Unscaled) - 1)}, prec)
+		tens := logFloat(new(big.Float).SetPrec(prec).SetInt64(10), prec)
+		tens.Mul(tens, new(big.Float).SetPrec(prec).SetInt64(m-1))
+		return tens.Add(tens, logFloat(x, prec)), nil
 	}
-	// d = mantissa · 10^(m-1) with a mantissa from 1 to 10.
-	x, err := toFloat(decimal{Unscaled: d.Unscaled, Scale: int32(digits(d.Unscaled) - 1)}, prec)
+	// Near 1 the logarithm is as small as the difference, whose digits must all be seen.
+	apart, err := addExact(d, decimal{Unscaled: newInt(-1)})
 	if err != nil {
-		return nil, errTooLarge
+		return nil, err
 	}
-	tens := logFloat(new(big.Float).SetPrec(prec).SetInt64(10), prec)
-	tens.Mul(tens, new(big.Float).SetPrec(prec).SetInt64(m-1))
-	return tens.Add(tens, logFloat(x, prec)), nil
+	prec := bitsFor(precision+max(0, -magnitude(apart))) + 64
+	return logFloat(toFloat(d, prec), prec), nil
 }
 
 func isOne(d decimal) bool {
