@@ -247,10 +247,16 @@ func (l *lexer) number(i int) token {
 	}
 	digits := i
 	i = l.digits(i)
-	if n := shortDuration(src[digits:]); n > 0 {
-		return l.emit(tDuration, digits+n)
-	}
 	k := tInteger
+	switch c := l.at(i); {
+	case c == '.':
+	case classes[c]&cLetter == 0 && c < utf8.RuneSelf:
+		return l.emit(k, i)
+	default:
+		if n := shortDuration(src[digits:]); n > 0 {
+			return l.emit(tDuration, digits+n)
+		}
+	}
 	if l.at(i) == '.' && !(l.at(i+1) == '.' && l.at(i+2) != '.') {
 		k = tFloat
 		i = l.digits(i + 1)
