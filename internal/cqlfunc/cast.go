@@ -1,7 +1,6 @@
 package cqlfunc
 
 import (
-	"fmt"
 	"strings"
 
 	"varve/internal/cqltype"
@@ -64,7 +63,7 @@ func CastArg(from Arg, to *cqltype.Type) (*Function, error) {
 	}
 	name := "cast_as_" + to.String()
 	if functions.fixed[name] == nil {
-		return nil, fmt.Errorf("%s cannot be cast to %s", from, to)
+		return nil, invalidf("%s cannot be cast to %s", from, to)
 	}
 	s, err := resolve(native+name, []Arg{from}, nil, nil)
 	if err != nil {

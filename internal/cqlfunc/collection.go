@@ -2,8 +2,6 @@ package cqlfunc
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"math/big"
 
@@ -26,7 +24,7 @@ func (r *registry) addCollections() {
 				return nil, errCannotInfer(args[0], name, params)
 			}
 			if !accepts(t) {
-				return nil, fmt.Errorf("Function %s requires a %s argument, but found argument %s of type %s", name, wants, args[0], t)
+				return nil, invalidf("Function %s requires a %s argument, but found argument %s of type %s", name, wants, args[0], t)
 			}
 			return build(name, t), nil
 		}}
@@ -121,7 +119,7 @@ func (r *registry) addVectors() {
 	}
 }
 
-var errDimensions = errors.New("All arguments must have the same vector dimensions")
+var errDimensions = invalidf("All arguments must have the same vector dimensions")
 
 func resolveSimilarity(name string, args []Arg, receiver *cqltype.Type, f func(dot, xx, yy, dist float32) float32) (*signature, error) {
 	types := [2]*cqltype.Type{vectorOf(args[0], receiver), vectorOf(args[1], receiver)}
@@ -133,7 +131,7 @@ func resolveSimilarity(name string, args []Arg, receiver *cqltype.Type, f func(d
 			return nil, errCannotInfer(args[i], name, "vector<float, n>, vector<float, n>")
 		}
 		if t.Kind != cqltype.KindVector || t.Elems[0].Kind != cqltype.KindFloat {
-			return nil, fmt.Errorf("Function %s requires a float vector argument, but found argument %s of type %s", name, args[i], t)
+			return nil, invalidf("Function %s requires a float vector argument, but found argument %s of type %s", name, args[i], t)
 		}
 		types[i] = t
 	}
@@ -162,7 +160,7 @@ func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float32) 
 		}
 		x, y := args[0], args[1]
 		if len(x) != 4*t.Dim || len(y) != 4*t.Dim {
-			return nil, fmt.Errorf("Function %s got a vector of a wrong size", name)
+			return nil, invalidf("Function %s got a vector of a wrong size", name)
 		}
 		var dot, xx, yy, dist float32
 		for i := 0; i < len(x); i += 4 {
@@ -173,7 +171,7 @@ func similarity(name string, t *cqltype.Type, f func(dot, xx, yy, dist float32) 
 			dist += (a - b) * (a - b)
 		}
 		if name == native+"similarity_cosine" && (xx == 0 || yy == 0) {
-			return nil, fmt.Errorf("Function %s doesn't support all-zero vectors.", name)
+			return nil, invalidf("Function %s doesn't support all-zero vectors.", name)
 		}
 		return cqltype.EncodeFloat(f(dot, xx, yy, dist)), nil
 	}

@@ -48,7 +48,7 @@ func (r *registry) addBlob() {
 func fromBlob(function, typeName string, t *cqltype.Type) eval {
 	return func(_ *Context, args [][]byte) ([]byte, error) {
 		if args[0] != nil && cqltype.Validate(t, args[0]) != nil {
-			return nil, fmt.Errorf("In call to function %s%s, value 0x%x is not a valid binary representation for type %s",
+			return nil, invalidf("In call to function %s%s, value 0x%x is not a valid binary representation for type %s",
 				native, function, args[0], typeName)
 		}
 		return args[0], nil
@@ -67,7 +67,7 @@ func (r *registry) addJSON() {
 
 // errCannotInfer is an argument of any type whose type is not known.
 func errCannotInfer(a Arg, name, params string) error {
-	return fmt.Errorf("Cannot infer type of argument %s in call to function %s(%s): use type casts to disambiguate",
+	return invalidf("Cannot infer type of argument %s in call to function %s(%s): use type casts to disambiguate",
 		a, name, params)
 }
 
@@ -100,10 +100,10 @@ func hasEmpty(t *cqltype.Type) bool {
 
 func resolveFromJSON(name string, args []Arg, receiver *cqltype.Type) (*signature, error) {
 	if t := args[0].natural(); t != nil && !assignable(t, cqltype.Text) {
-		return nil, fmt.Errorf("Function %s requires an argument of type text, but found argument %s of type %s", name, args[0], t)
+		return nil, invalidf("Function %s requires an argument of type text, but found argument %s of type %s", name, args[0], t)
 	}
 	if receiver == nil {
-		return nil, fmt.Errorf("%s() cannot be used in the selection clause of a SELECT statement", name[len(native):])
+		return nil, invalidf("%s() cannot be used in the selection clause of a SELECT statement", name[len(native):])
 	}
 	return scalar(name, receiver, func(_ *Context, args [][]byte) ([]byte, error) {
 		if args[0] == nil {

@@ -198,7 +198,7 @@ func divideAt(a, b decimal, scale int64, even bool) (decimal, error) {
 	return newDecimal(divRound(x, y, even), scale)
 }
 
-var errBigDivision = errors.New("BigInteger divide by zero")
+var errBigDivision = invalidf("BigInteger divide by zero")
 
 // divide divides as CQL's / on decimals: at least 32 significant digits, and
 // at least 32 but at most 1000 after the point.
@@ -231,7 +231,7 @@ func stripZeros(a decimal, least int64) decimal {
 	return decimal{Unscaled: new(big.Int).Quo(a.Unscaled, pow10(n)), Scale: a.Scale - int32(n)}
 }
 
-var errDivision = errors.New("Division by zero")
+var errDivision = invalidf("Division by zero")
 
 // remainder is a - b × (a / b cut to an integer).
 func remainder(a, b decimal) (decimal, error) {

@@ -1,6 +1,7 @@
 package cqlfunc
 
 import (
+	"fmt"
 	"strings"
 
 	"varve/internal/cqltype"
@@ -78,6 +79,9 @@ func failure(name string, args []*cqltype.Type, msg string) *FailureError {
 	}
 	return e
 }
+
+// invalidf makes an error with a text of Cassandra's, which begins with a capital.
+func invalidf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // UnknownError says that there is no function of a name. Selections word it
 // as "Unknown function 'x'".

@@ -1,7 +1,6 @@
 package cqlfunc
 
 import (
-	"errors"
 	"math"
 	"math/big"
 
@@ -152,8 +151,8 @@ func (n *number) integral() *big.Int {
 }
 
 var (
-	errNaNDecimal      = errors.New("A NaN cannot be converted into a decimal")
-	errInfiniteDecimal = errors.New("An infinite number cannot be converted into a decimal")
+	errNaNDecimal      = invalidf("A NaN cannot be converted into a decimal")
+	errInfiniteDecimal = invalidf("An infinite number cannot be converted into a decimal")
 )
 
 // decimal is the number as an operand of decimal arithmetic. Integers take the

@@ -103,7 +103,7 @@ func Arithmetic(op byte, l, r Arg, receiver *cqltype.Type) (*Function, error) {
 	case exact != nil:
 		return exact.fn, nil
 	case len(compatible) == 0:
-		return nil, fmt.Errorf("the '%c' operation is not supported between %s and %s", op, l, r)
+		return nil, invalidf("the '%c' operation is not supported between %s and %s", op, l, r)
 	case len(compatible) == 1:
 		return compatible[0].fn, nil
 	}
@@ -114,7 +114,7 @@ func Arithmetic(op byte, l, r Arg, receiver *cqltype.Type) (*Function, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("Ambiguous '%c' operation with args %s and %s: use type hint to disambiguate, example '(int) ?'", op, l, r)
+	return nil, invalidf("Ambiguous '%c' operation with args %s and %s: use type hint to disambiguate, example '(int) ?'", op, l, r)
 }
 
 func (a Arg) isMarker() bool { return !a.Literal && a.Type == nil }
@@ -298,7 +298,7 @@ func concat(_ *Context, args [][]byte) ([]byte, error) {
 	return append(append(b, args[0]...), args[1]...), nil
 }
 
-var errAmbiguousNegation = errors.New("Ambiguous negation: use type casts to disambiguate")
+var errAmbiguousNegation = invalidf("Ambiguous negation: use type casts to disambiguate")
 
 // Negate returns the function behind -x.
 func Negate(t *cqltype.Type) (*Function, error) {
@@ -315,7 +315,7 @@ func Negate(t *cqltype.Type) (*Function, error) {
 	case len(compatible) > 1:
 		return nil, errAmbiguousNegation
 	}
-	return nil, fmt.Errorf("Invalid call to function %s%s, none of its type signatures match (known type signatures: %s)",
+	return nil, invalidf("Invalid call to function %s%s, none of its type signatures match (known type signatures: %s)",
 		native, negation, list(candidates))
 }
 

@@ -1,8 +1,6 @@
 package cqlfunc
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"varve/internal/cqltype"
@@ -47,7 +45,7 @@ func resolve(name string, args []Arg, receiver *cqltype.Type, keyTypes []*cqltyp
 	}
 	if f := functions.factories[bare]; f != nil {
 		if len(args) < f.min || len(args) > f.max {
-			return nil, fmt.Errorf("Invalid number of arguments for function %s%s(%s)", native, bare, f.params)
+			return nil, invalidf("Invalid number of arguments for function %s%s(%s)", native, bare, f.params)
 		}
 		s, err := f.resolve(native+bare, args, receiver)
 		if err != nil {
@@ -67,10 +65,10 @@ func resolve(name string, args []Arg, receiver *cqltype.Type, keyTypes []*cqltyp
 	case exact != nil:
 		return exact, nil
 	case len(compatible) == 0:
-		return nil, fmt.Errorf("Invalid call to function %s, none of its type signatures match (known type signatures: %s)",
+		return nil, invalidf("Invalid call to function %s, none of its type signatures match (known type signatures: %s)",
 			name, list(candidates))
 	case len(compatible) > 1:
-		return nil, fmt.Errorf("Ambiguous call to function %s (can be matched by following signatures: %s): "+
+		return nil, invalidf("Ambiguous call to function %s (can be matched by following signatures: %s): "+
 			"use type casts to disambiguate", name, list(compatible))
 	}
 	return compatible[0], nil
@@ -124,12 +122,12 @@ func (s *signature) fit(args []Arg) fitness {
 // check tells precisely what is wrong with the arguments of the only candidate.
 func (s *signature) check(args []Arg) error {
 	if len(args) != len(s.args) {
-		return fmt.Errorf("Invalid number of arguments in call to function %s: %d required but %d provided",
+		return invalidf("Invalid number of arguments in call to function %s: %d required but %d provided",
 			s.name, len(s.args), len(args))
 	}
 	for i, a := range args {
 		if a.fit(s.args[i]) == unfit {
-			return fmt.Errorf("Type error: %s cannot be passed as argument %d of function %s of type %s",
+			return invalidf("Type error: %s cannot be passed as argument %d of function %s of type %s",
 				a, i, s.name, s.args[i])
 		}
 	}
@@ -247,7 +245,7 @@ func fitSameKind(from, to *cqltype.Type) fitness {
 func assignable(from, to *cqltype.Type) bool { return fit(from, to) != unfit }
 
 // errNoTable is token() where no table is being read.
-var errNoTable = errors.New("No receiver table has been specified for function system.token")
+var errNoTable = invalidf("No receiver table has been specified for function system.token")
 
 func resolveToken(args []Arg, keyTypes []*cqltype.Type) (*signature, error) {
 	if len(keyTypes) == 0 {

@@ -1,8 +1,6 @@
 package cqlfunc
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"varve/internal/cqltype"
@@ -86,7 +84,7 @@ func floorDiv(a, b int64) int64 {
 }
 
 // errNotTimeuuid is a timeuuid of another version, which the type refuses.
-var errNotTimeuuid = errors.New("Invalid version for TimeUUID type.")
+var errNotTimeuuid = invalidf("Invalid version for TimeUUID type.")
 
 // millisOf returns the Unix milliseconds of a timestamp, date or timeuuid.
 func millisOf(t *cqltype.Type, b []byte) (int64, error) {
@@ -125,9 +123,9 @@ func convertTime(from *cqltype.Type, encode func(int64) []byte) eval {
 }
 
 var (
-	errFloorStart    = errors.New("The floor function starting time is greater than the provided time")
-	errFloorNegative = errors.New("Negative durations are not supported by the floor function")
-	errFloorTime     = errors.New("For time values, the floor can only be computed for durations smaller that a day")
+	errFloorStart    = invalidf("The floor function starting time is greater than the provided time")
+	errFloorNegative = invalidf("Negative durations are not supported by the floor function")
+	errFloorTime     = invalidf("For time values, the floor can only be computed for durations smaller that a day")
 )
 
 // floorTemporal rounds a time down to start + n durations.
@@ -152,9 +150,9 @@ func floorTemporal(arg, result *cqltype.Type) eval {
 		}
 		switch {
 		case result.Kind == cqltype.KindDate && d.Nanos != 0:
-			return nil, fmt.Errorf("The floor on date values cannot be computed for the %s duration as precision is below 1 day", d)
+			return nil, invalidf("The floor on date values cannot be computed for the %s duration as precision is below 1 day", d)
 		case d.Nanos%nanosPerMilli != 0:
-			return nil, fmt.Errorf("The floor cannot be computed for the %s duration as precision is below 1 millisecond", d)
+			return nil, invalidf("The floor cannot be computed for the %s duration as precision is below 1 millisecond", d)
 		case start > ms:
 			return nil, errFloorStart
 		case d.IsNegative():
@@ -232,10 +230,10 @@ func floorTime(_ *Context, args [][]byte) ([]byte, error) {
 // addDuration adds a duration, or subtracts it with sign -1.
 func addDuration(t *cqltype.Type, value []byte, d cqltype.DurationValue, sign int64) ([]byte, error) {
 	if t.Kind == cqltype.KindDate && d.Nanos != 0 {
-		return nil, fmt.Errorf("The duration must have a day precision. Was: %s", d)
+		return nil, invalidf("The duration must have a day precision. Was: %s", d)
 	}
 	if d.Nanos%nanosPerMilli != 0 {
-		return nil, fmt.Errorf("The duration must have a millisecond precision. Was: %s", d)
+		return nil, invalidf("The duration must have a millisecond precision. Was: %s", d)
 	}
 	ms, err := millisOf(t, value)
 	if err != nil {

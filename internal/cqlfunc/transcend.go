@@ -1,7 +1,6 @@
 package cqlfunc
 
 import (
-	"errors"
 	"math"
 	"math/big"
 
@@ -12,8 +11,8 @@ import (
 // least 32 and at most maxPrecision.
 
 var (
-	errLogDomain   = errors.New("Natural log of number zero or less")
-	errLog10Domain = errors.New("Log10 of number zero or less")
+	errLogDomain   = invalidf("Natural log of number zero or less")
+	errLog10Domain = invalidf("Log10 of number zero or less")
 )
 
 // expLimit keeps the exponent of a result within a decimal's scale.
