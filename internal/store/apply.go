@@ -296,11 +296,13 @@ func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
 
 // commit makes a Pebble batch visible; it is durable once its sync is waited for.
 func (sh *shard) commit(pb *pebble.Batch, b *Batch) error {
-	sync := pebble.NoSync
+	var err error
 	if sh.s.opts.Durability == Durable {
-		sync = pebble.Sync
+		err = sh.db.ApplyNoSyncWait(pb, pebble.Sync)
+	} else {
+		err = sh.db.Apply(pb, pebble.NoSync)
 	}
-	if err := sh.db.ApplyNoSyncWait(pb, sync); err != nil {
+	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	for i := range b.ops {
