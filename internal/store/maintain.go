@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -90,47 +89,6 @@ func (s *Store) Flush(ctx context.Context, _ *schema.Table) error {
 		if err := sh.flush(ctx); err != nil {
 			return fmt.Errorf("flush shard %d: %w", sh.idx, err)
 		}
-	}
-	return s.failed()
-}
-
-// Snapshot makes a checkpoint of every shard under dir (one subdirectory a
-// shard, shard-0 and so on). Each is laid out as a data directory of its own,
-// so that together they can be opened as a store without journal directories.
-//
-// Writers are kept out while the shards' files are linked: all of a batch that
-// was applied is in the snapshot, or, of a logged one, its record in shard 0.
-func (s *Store) Snapshot(ctx context.Context, dir string) error {
-	fs := s.opts.FS
-	if err := makeDir(fs, dir); err != nil {
-		return fmt.Errorf("snapshot: %w", err)
-	}
-	var all stripeSet
-	all.addAll()
-	for _, sh := range s.shards {
-		sh.lock(&all)
-		defer sh.unlock(&all)
-	}
-	for i, sh := range s.shards {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		sub := fs.PathJoin(dir, fmt.Sprintf("shard-%d", i))
-		if err := makeDir(fs, sub); err != nil {
-			return fmt.Errorf("snapshot: %w", err)
-		}
-		if err := sh.db.Checkpoint(fs.PathJoin(sub, dataSubdir), pebble.WithFlushedWAL()); err != nil {
-			return fmt.Errorf("snapshot of shard %d: %w", i, err)
-		}
-		id := identity{
-			Format: identityFormat, Store: hex.EncodeToString(s.id[:]), Shards: len(s.shards), Role: roleData, Index: i,
-		}
-		if err := writeIdentity(fs, sub, &id); err != nil {
-			return fmt.Errorf("snapshot of shard %d: %w", i, err)
-		}
-	}
-	if err := syncDir(fs, dir); err != nil {
-		return fmt.Errorf("snapshot: %w", err)
 	}
 	return s.failed()
 }

@@ -30,7 +30,8 @@ type Store struct {
 	spanBytes atomic.Int64
 	reads     atomic.Int64 // views open
 	failure   atomic.Pointer[error]
-	armed     atomic.Bool // open: journal errors end the store
+	snapshots atomic.Int64 // made, for names
+	armed     atomic.Bool  // open: journal errors end the store
 	fatalOnce sync.Once
 	locks     []io.Closer
 	cache     *pebble.Cache
@@ -89,6 +90,9 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	if !o.ReadOnly {
+		if err := s.removeLinks(); err != nil {
+			return nil, err
+		}
 		if err := s.replayLogged(ctx); err != nil {
 			return nil, fmt.Errorf("replay batch log: %w", err)
 		}
