@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"varve/internal/cqltype"
@@ -19,8 +18,9 @@ func (r *selectRun) finish() (*Result, error) {
 	if r.sorter != nil {
 		r.sorter.flush(r)
 	}
-	r.stats.Rows = r.live
-	r.report(nil)
+	if w := sp.where; w.keyRange || w.usesIndex {
+		r.report(nil)
+	}
 	res := &Result{Kind: cqlwire.ResultRows, Columns: sp.columns, Count: r.count, Data: r.data.b, Release: r.data.release}
 	if r.next != nil {
 		res.PagingState = r.next.encode(sp.table)
@@ -38,7 +38,8 @@ func (r *selectRun) counted() int64 {
 }
 
 // report traces what was read and warns, in the answer and in the log, of many
-// tombstones. failed is the error of a read that gave up on them.
+// tombstones. failed is the error of a read that gave up on them. A read of
+// several named partitions is reported for each, and counts each by itself.
 func (r *selectRun) report(failed *store.TombstoneError) {
 	if r.plan.virtual != nil {
 		return
@@ -59,26 +60,29 @@ func (r *selectRun) report(failed *store.TombstoneError) {
 		x.trace.Event("%d live, %d tombstones walked, %d jumped in %d spans",
 			r.live, r.stats.Walked, r.stats.Jumped, r.stats.Spans)
 	}
-	if !over {
-		return
+	if over {
+		text := fmt.Sprintf("Read %d live rows and %d tombstone cells for query %.*s; token %d (see tombstone_warn_threshold)",
+			r.live, n, maxQueryText, r.queryText(), r.lastToken(failed))
+		x.warnings = append(x.warnings, text)
+		x.e.opts.Logger.Warn(text)
 	}
-	text := fmt.Sprintf("Read %d live rows and %d tombstone cells for query %s%s (see tombstone_warn_threshold)",
-		r.live, n, r.queryText(), r.tokenText(failed))
-	x.warnings = append(x.warnings, text)
-	x.e.opts.Logger.Warn(text)
+	r.live, r.stats = 0, store.ReadStats{}
 }
 
-func (r *selectRun) tokenText(failed *store.TombstoneError) string {
-	if w := r.plan.where; w.keyRange || w.usesIndex {
-		return ""
+// maxQueryText bounds a query's text in a warning, as in Cassandra.
+const maxQueryText = 512
+
+// lastToken is the token of the partition read last.
+func (r *selectRun) lastToken(failed *store.TombstoneError) int64 {
+	switch {
+	case failed != nil:
+		return failed.Token
+	case r.tokenSet:
+		return r.lastTok
+	case len(r.sc.keys) > 0:
+		return r.sc.keys[max(0, min(r.at, len(r.sc.keys)-1))].Token
 	}
-	if failed != nil {
-		return "; token " + strconv.FormatInt(failed.Token, 10)
-	}
-	if len(r.sc.keys) > 0 {
-		return "; token " + strconv.FormatInt(r.sc.keys[max(0, min(r.at, len(r.sc.keys)-1))].Token, 10)
-	}
-	return ""
+	return 0
 }
 
 // failed turns the error that ended a read into the one that the client gets.
@@ -148,7 +152,7 @@ func (r *selectRun) lastKeyText(t *store.TombstoneError) string {
 func plainText(t *cqltype.Type, b []byte) string {
 	s := string(cqltype.FormatLiteral(nil, t, b))
 	if n := len(s); n >= 2 && s[0] == '\'' && s[n-1] == '\'' {
-		return s[1 : n-1]
+		return strings.ReplaceAll(s[1:n-1], "''", "'")
 	}
 	return s
 }

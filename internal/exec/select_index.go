@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sort"
+	"time"
 
 	"varve/internal/cqltype"
 	"varve/internal/schema"
@@ -223,7 +224,7 @@ func (r *selectRun) checkTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !r.deadline.IsZero() && r.x.e.opts.Clock().After(r.deadline) {
+	if !r.deadline.IsZero() && time.Now().After(r.deadline) {
 		return store.ErrDeadline
 	}
 	return nil
@@ -377,6 +378,7 @@ func (r *selectRun) scanEntry(rows *store.Rows, resumed bool) error {
 		return rows.Err()
 	}
 	c.key = rows.KeyComponents()
+	r.lastTok, r.tokenSet = ir.entry.Key.Token, true
 	c.row, c.static = nil, nil
 	if sp.readStatic || ir.static() {
 		c.static = rows.Static()

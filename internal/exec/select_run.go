@@ -78,7 +78,10 @@ type selectRun struct {
 	// partition is the key of the partition that the last index entry was in.
 	partition [][]byte
 	live      int64
-	deadline  time.Time
+	// lastTok is the token of the partition read last, in reads of ranges.
+	lastTok  int64
+	tokenSet bool
+	deadline time.Time
 }
 
 // lastRow is the place of the last row taken in.
@@ -226,7 +229,7 @@ func (r *selectRun) openView() {
 		timeout = l.RangeTimeoutMillis.Load()
 	}
 	if timeout > 0 {
-		r.deadline = r.x.e.opts.Clock().Add(time.Duration(timeout) * time.Millisecond)
+		r.deadline = time.Now().Add(time.Duration(timeout) * time.Millisecond)
 	}
 	o := store.ReadOptions{
 		NowSec: r.x.nowSec, FailAfter: l.TombstoneFail.Load(), CountAll: l.TombstonesAll.Load(), Stats: &r.stats,
@@ -352,6 +355,9 @@ func (r *selectRun) scanKeys(ctx context.Context, keys []store.Key, slices []sto
 		if cerr := rows.Close(); err == nil {
 			err = cerr
 		}
+		if err == nil || err == errFull {
+			r.report(nil)
+		}
 		if err == errFull {
 			return nil
 		}
@@ -391,6 +397,7 @@ func (r *selectRun) scan(ctx context.Context, rows *store.Rows, single, resumed 
 			c.key = r.sc.comps
 		} else {
 			c.key = rows.KeyComponents()
+			r.lastTok, r.tokenSet = rows.Key().Token, true
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -408,6 +415,10 @@ func (r *selectRun) scan(ctx context.Context, rows *store.Rows, single, resumed 
 		if err := r.scanPartition(rows, begun); err != nil {
 			return err
 		}
+	}
+	if !single {
+		// Partitions without a live row were passed, but read all the same.
+		r.lastTok, r.tokenSet = rows.Key().Token, true
 	}
 	return r.stopped(rows.Err(), rows)
 }

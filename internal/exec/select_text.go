@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,12 @@ func (r *selectRun) queryText() string {
 	if n := r.rowLimit(); n != noLimit {
 		b.WriteString(" LIMIT " + strconv.FormatInt(n, 10))
 	}
+	switch {
+	case sp.distinct:
+		b.WriteString(" PER PARTITION LIMIT 1")
+	case r.perLimit != noLimit:
+		b.WriteString(" PER PARTITION LIMIT " + strconv.FormatInt(r.perLimit, 10))
+	}
 	b.WriteString(" ALLOW FILTERING")
 	return b.String()
 }
@@ -53,8 +60,8 @@ func (r *selectRun) rowLimit() int64 {
 	return n
 }
 
-// columnsText lists the columns that are not in the primary key; * when all,
-// or only key columns, were asked for.
+// columnsText lists the columns read that are not in the primary key, those
+// restricted taken in; * when all, or only key columns, are.
 func (sp *selectPlan) columnsText() string {
 	if sp.wild {
 		return "*"
@@ -62,10 +69,8 @@ func (sp *selectPlan) columnsText() string {
 	var names []string
 	for _, cols := range [...][]*schema.Column{sp.table.Static, sp.table.Regular} {
 		for _, c := range cols {
-			for _, u := range sp.used {
-				if c == u {
-					names = append(names, cqltype.MaybeQuote(c.Name))
-				}
+			if slices.Contains(sp.used, c) || sp.restricts(c) {
+				names = append(names, cqltype.MaybeQuote(c.Name))
 			}
 		}
 	}
@@ -73,6 +78,15 @@ func (sp *selectPlan) columnsText() string {
 		return "*"
 	}
 	return strings.Join(names, ", ")
+}
+
+func (sp *selectPlan) restricts(c *schema.Column) bool {
+	for _, r := range sp.where.other {
+		if r.first() == c {
+			return true
+		}
+	}
+	return false
 }
 
 // conditions are the terms of the rebuilt WHERE.
@@ -131,29 +145,120 @@ func (r *selectRun) tokenConditions() []string {
 	return out
 }
 
-// sliceConditions write the clustering slices: equal values of a column as =,
-// ends as comparisons, the one that comes first in the table's order first.
+// sliceConditions write what slices carry out of the clustering restrictions:
+// whole keys as a tuple, else column by column, of a range the end that comes
+// first in the table's order first.
 func (r *selectRun) sliceConditions() []string {
-	slices := r.sc.slices
-	switch {
-	case len(slices) == 0 || len(r.plan.where.clustering) == 0:
+	w, cols := r.plan.where, r.plan.table.Clustering
+	sl := r.sc.slices
+	if len(w.clustering) == 0 || len(sl) == 0 {
 		return nil
-	case len(slices) > 1:
-		return []string{r.manySlices(slices)}
 	}
-	cols := r.plan.table.Clustering
-	s := slices[0]
+	if len(cols) > 1 && pointSlices(sl, len(cols)) {
+		return []string{pointText(cols, sl)}
+	}
 	var out []string
-	i := 0
-	for i < len(s.Start.Prefix) && i < len(s.End.Prefix) && compareColumn(cols[i], s.Start.Prefix[i], s.End.Prefix[i]) == 0 {
-		out = append(out, conditionText(cols[i], "=", s.Start.Prefix[i]))
-		i++
+	pos := 0
+	for _, f := range w.clustering {
+		if f.op == restrictContains || f.first().Position != pos {
+			break
+		}
+		if f.op == restrictSlice {
+			return append(out, r.rangeConditions(f)...)
+		}
+		vs, err := w.values(r.x, f)
+		if err != nil {
+			return out
+		}
+		out = append(out, valueConditions(f.cols, vs)...)
+		pos = f.last().Position + 1
 	}
-	if i < len(s.Start.Prefix) {
-		out = append(out, conditionText(cols[i], endOp(cols[i].Desc, s.Start.Inclusive), s.Start.Prefix[i]))
+	return out
+}
+
+// pointSlices: each slice is one row.
+func pointSlices(sl []store.Slice, n int) bool {
+	for _, s := range sl {
+		if len(s.Start.Prefix) != n || !sameComponents(s.Start.Prefix, s.End.Prefix) {
+			return false
+		}
 	}
-	if i < len(s.End.Prefix) {
-		out = append(out, conditionText(cols[i], endOp(!cols[i].Desc, s.End.Inclusive), s.End.Prefix[i]))
+	return true
+}
+
+func pointText(cols []*schema.Column, sl []store.Slice) string {
+	rows := make([]string, len(sl))
+	for i, s := range sl {
+		rows[i] = tupleText(cols, s.Start.Prefix)
+	}
+	if len(rows) == 1 {
+		return columnTuple(cols) + " = " + rows[0]
+	}
+	return columnTuple(cols) + " IN (" + strings.Join(rows, ", ") + ")"
+}
+
+func columnTuple(cols []*schema.Column) string {
+	names := make([]string, len(cols))
+	for i, c := range cols {
+		names[i] = cqltype.MaybeQuote(c.Name)
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+func tupleText(cols []*schema.Column, vs [][]byte) string {
+	text := make([]string, len(vs))
+	for i, v := range vs {
+		text[i] = string(cqltype.FormatLiteral(nil, cols[i].Type, v))
+	}
+	if len(text) == 1 {
+		return text[0]
+	}
+	return "(" + strings.Join(text, ", ") + ")"
+}
+
+// valueConditions write an equality column by column, or an IN.
+func valueConditions(cols []*schema.Column, vs [][][]byte) []string {
+	if len(vs) != 1 {
+		rows := make([]string, len(vs))
+		for i, v := range vs {
+			rows[i] = tupleText(cols, v)
+		}
+		return []string{columnTuple(cols) + " IN (" + strings.Join(rows, ", ") + ")"}
+	}
+	out := make([]string, len(cols))
+	for i, c := range cols {
+		out[i] = conditionText(c, "=", vs[0][i])
+	}
+	return out
+}
+
+func (r *selectRun) rangeConditions(f *restriction) []string {
+	w := r.plan.where
+	lo, err := w.tupleEnd(r.x, f, f.lo)
+	if err != nil {
+		return nil
+	}
+	hi, err := w.tupleEnd(r.x, f, f.hi)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	side := func(e tupleEnd, below bool, i int) {
+		if i < len(e.values) {
+			out = append(out, conditionText(f.cols[i], endOp(below, e.inclusive), e.values[i]))
+		}
+	}
+	for i := range max(len(lo.values), len(hi.values)) {
+		if f.first().Desc {
+			side(hi, true, i)
+			side(lo, false, i)
+		} else {
+			side(lo, false, i)
+			side(hi, true, i)
+		}
 	}
 	return out
 }
@@ -167,36 +272,6 @@ func endOp(below, inclusive bool) string {
 		op += "="
 	}
 	return op
-}
-
-// manySlices writes several rows as IN; other sets of slices have no short form.
-func (r *selectRun) manySlices(slices []store.Slice) string {
-	cols := r.plan.table.Clustering
-	n := len(slices[0].Start.Prefix)
-	names := make([]string, n)
-	for i := range names {
-		names[i] = cqltype.MaybeQuote(cols[i].Name)
-	}
-	rows := make([]string, 0, len(slices))
-	for _, s := range slices {
-		if len(s.Start.Prefix) != n || len(s.End.Prefix) != n {
-			return "(slices)"
-		}
-		vals := make([]string, n)
-		for i, v := range s.Start.Prefix {
-			vals[i] = string(cqltype.FormatLiteral(nil, cols[i].Type, v))
-		}
-		text := strings.Join(vals, ", ")
-		if n > 1 {
-			text = "(" + text + ")"
-		}
-		rows = append(rows, text)
-	}
-	left := strings.Join(names, ", ")
-	if n > 1 {
-		left = "(" + left + ")"
-	}
-	return left + " IN (" + strings.Join(rows, ", ") + ")"
 }
 
 // conditions writes a filter.
@@ -215,7 +290,7 @@ func (f *boundFilter) conditions() []string {
 		for i, v := range f.in {
 			vals[i] = string(cqltype.FormatLiteral(nil, c.Type, v))
 		}
-		return []string{name + " IN (" + strings.Join(vals, ", ") + ")"}
+		return []string{name + " IN [" + strings.Join(vals, ", ") + "]"}
 	case restrictSlice:
 		var out []string
 		if f.lo != nil {
