@@ -456,7 +456,10 @@ type (
 	}
 	// Describe is DESCRIBE, which the server answers since Cassandra 4.0.
 	Describe struct {
-		What      string // "keyspaces", "keyspace", "schema", "full schema", "tables", "table", "types", "type", "index", "functions", "function", "aggregates", "aggregate", "materialized view", "cluster", "any"
+		// What is "keyspaces", "keyspace", "schema", "full schema", "tables", "table",
+		// "types", "type", "index", "functions", "function", "aggregates", "aggregate",
+		// "materialized view", "cluster" or "any".
+		What      string
 		Name      Name
 		Only      bool // KEYSPACE ONLY
 		Internals bool // WITH INTERNALS

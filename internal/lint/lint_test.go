@@ -27,16 +27,15 @@ var layers = map[string]int{
 	"cqltype":   1, "cqlwire": 1, "cql": 1,
 	"cqlfunc": 2, "schema": 2, "store": 2,
 	"backup": 3, "upstream": 3, "vtest": 3,
-	"bulk":   4,
-	"exec":   4,
-	"server": 5, "console": 5, "config": 5,
-	"cli":  6,
-	"lint": 7,
+	"exec": 4, "bulk": 4, "shell": 4,
+	"server": 5, "config": 5,
+	"console": 6,
+	"cli":     7,
+	"lint":    8,
 }
 
 var sideways = map[string]bool{
 	"cqlwire -> cqltype": true, "cql -> cqltype": true, "store -> schema": true,
-	"console -> config": true, "server -> config": false,
 }
 
 // only lists packages (by import path prefix) that only these may import.
@@ -47,7 +46,7 @@ var only = map[string][]string{
 	"github.com/spf13/cobra":                   {"cli"},
 	"github.com/prometheus":                    {"console", "store"},
 	"go.yaml.in/yaml":                          {"config"},
-	"golang.org/x/crypto/bcrypt":               {"schema", "exec"},
+	"golang.org/x/crypto/bcrypt":               {"schema", "exec", "cli"},
 	"github.com/pierrec/lz4":                   {"cqlwire"},
 	"github.com/golang/snappy":                 {"cqlwire"},
 }
