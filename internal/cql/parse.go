@@ -19,6 +19,8 @@ const (
 	MaxDepth     = 256   // nested expressions, relations and types
 	MaxOperators = 4096  // arithmetic operators and selectors of fields and elements
 	MaxRelations = 10000 // of WHERE and IF
+	// MaxTokens bounds the size of the tree. Names and constants count once, however long.
+	MaxTokens = 2_000_000
 )
 
 // Parse reads exactly one statement; a final ; is allowed. The tree's names and
@@ -89,6 +91,7 @@ type parser struct {
 	depth       int
 	operators   int
 	relations   int
+	tokens      int
 
 	nodes nodes
 }
@@ -123,6 +126,10 @@ func newParser(text string) *parser {
 }
 
 func (p *parser) next() {
+	if p.tokens++; p.tokens > MaxTokens {
+		p.fail("Statement is too long: the limit is %d words and signs", MaxTokens)
+		return
+	}
 	if p.n > 0 {
 		p.tok = p.ahead[p.head]
 		p.head = (p.head + 1) % maxAhead

@@ -179,6 +179,9 @@ func TestLimits(t *testing.T) {
 		{"relations", "SELECT * FROM t WHERE a = 1" + repeat(" AND a = 1", 1e6), "Too many conditions"},
 		{"conditions", "UPDATE t SET a = 1 WHERE k = 1 IF a = 1" + repeat(" AND a = 1", 1e6), "Too many conditions"},
 		{"markers", "INSERT INTO t (a) VALUES (?" + repeat(", ?", MaxMarkers) + ")", "Too many bind markers"},
+		{"tokens", "INSERT INTO t (a) VALUES ([1" + repeat(", 1", MaxTokens), "Statement is too long"},
+		{"names", "SELECT a" + repeat(",a", MaxTokens) + " FROM t", "Statement is too long"},
+		{"unsupported", "CREATE TRIGGER " + repeat("a ", MaxTokens), "Statement is too long"},
 		{"properties", "CREATE KEYSPACE k WITH a0 = 1" + properties(1e4), "Too many properties"},
 	} {
 		_, err := Parse(tc.text)

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/big"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -62,9 +61,8 @@ func TestDecimalsAgainstRationals(t *testing.T) {
 }
 
 // TestHugeExponents keeps numbers with exponents in the billions from costing
-// time or memory.
+// time or memory: it would not end, or be killed, if one number were written out.
 func TestHugeExponents(t *testing.T) {
-	start := time.Now()
 	values := []decimal{
 		{Unscaled: big.NewInt(1), Scale: math.MaxInt32},
 		{Unscaled: big.NewInt(1), Scale: math.MinInt32},
@@ -99,9 +97,6 @@ func TestHugeExponents(t *testing.T) {
 			_ = s.Add([][]byte{a.Encode()})
 			_ = s.Add([][]byte{b.Encode()})
 		}
-	}
-	if d := time.Since(start); d > 30*time.Second {
-		t.Errorf("took %v", d)
 	}
 }
 

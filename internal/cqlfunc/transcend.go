@@ -101,14 +101,23 @@ func expFloat(x *big.Float) *big.Float {
 }
 
 // logFloat computes ln x for x of moderate size by Halley's iteration, which
-// triples the good digits each time.
+// triples the good bits each time; the working precision grows with them.
 func logFloat(x *big.Float, prec uint) *big.Float {
 	guess, _ := x.Float64()
-	y := new(big.Float).SetPrec(prec).SetFloat64(math.Log(guess))
-	for good := uint(45); ; good *= 3 {
+	near, _ := new(big.Float).SetPrec(prec).Sub(x, big.NewFloat(1)).Float64()
+	y := new(big.Float)
+	if near > -0.5 && near < 1 {
+		y.SetFloat64(math.Log1p(near))
+	} else {
+		y.SetFloat64(math.Log(guess))
+	}
+	for good := uint(45); ; {
+		good *= 3
+		work := min(prec, good+128)
+		y.SetPrec(work)
 		e := expFloat(y)
-		num := new(big.Float).SetPrec(prec).Sub(x, e)
-		den := new(big.Float).SetPrec(prec).Add(x, e)
+		num := new(big.Float).SetPrec(work).Sub(x, e)
+		den := new(big.Float).SetPrec(work).Add(x, e)
 		num.Add(num, num)
 		y.Add(y, num.Quo(num, den))
 		if good > prec {
