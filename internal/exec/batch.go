@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,6 +79,12 @@ func (b *batchPlan) run(ctx context.Context, x *execution) (*Result, error) {
 func (e *Engine) Batch(ctx context.Context, s *Session, kind cql.BatchKind, items []BatchItem, p *Params) (*Result, error) {
 	tr := e.startTrace(s, p, "Execute batch of CQL3 queries", "")
 	res, err := e.batch(ctx, s, kind, items, p, tr)
+	for range maxReplans {
+		if !errors.Is(err, errStale) {
+			break
+		}
+		res, err = e.batch(ctx, s, kind, items, p, tr)
+	}
 	return e.finish(s, tr, res, err)
 }
 
@@ -86,11 +93,16 @@ func (e *Engine) batch(ctx context.Context, s *Session, kind cql.BatchKind, item
 	defer x.end()
 	r := &batchRun{x: x, kind: kind, stmts: make([]casStatement, 0, len(items))}
 	plans := make([]*modifyPlan, 0, len(items))
+	defer leave(e.gate.enter(x.nowMicros))
+	snap := e.opts.Catalog.Snapshot()
 	var warnings []string
 	for i := range items {
 		st, err := e.batchItem(ctx, s, &items[i], p, tr)
 		if err != nil {
 			return nil, err
+		}
+		if !st.holds(snap) {
+			return nil, errStale
 		}
 		if st.modify == nil {
 			return nil, invalidf("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.")

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type Engine struct {
 	passwords   passwords
 	warnDefault sync.Once // of the default superuser's password
 	builds      indexBuilds
+	gate        schemaGate
 }
 
 // New builds an engine and starts its background work.
@@ -80,6 +82,18 @@ func (e *Engine) Query(ctx context.Context, s *Session, text string, p *Params) 
 
 func (e *Engine) query(ctx context.Context, s *Session, text string, p *Params, tr *Trace) (*Result, error) {
 	start := time.Now()
+	res, err := e.queryOnce(ctx, s, text, p, tr)
+	for range maxReplans {
+		if !errors.Is(err, errStale) {
+			break
+		}
+		res, err = e.queryOnce(ctx, s, text, p, tr)
+	}
+	e.logSlow(start, text)
+	return res, err
+}
+
+func (e *Engine) queryOnce(ctx context.Context, s *Session, text string, p *Params, tr *Trace) (*Result, error) {
 	st, err := e.planText(s, text, p.Keyspace, tr)
 	if err != nil {
 		return nil, err
@@ -95,16 +109,24 @@ func (e *Engine) query(ctx context.Context, s *Session, text string, p *Params, 
 	if res != nil && len(st.warnings) > 0 {
 		res.Warnings = append(st.warnings[:len(st.warnings):len(st.warnings)], res.Warnings...)
 	}
-	e.logSlow(start, text)
 	return res, err
 }
 
 // Execute runs a prepared statement.
 func (e *Engine) Execute(ctx context.Context, s *Session, ps *Prepared, p *Params) (*Result, error) {
 	tr := e.startTrace(s, p, "Execute CQL3 prepared query", ps.Text)
-	start := time.Now()
+	start, text := time.Now(), ps.Text
 	res, err := e.execute(ctx, s, ps, p, tr)
-	e.logSlow(start, ps.Text)
+	for range maxReplans {
+		if !errors.Is(err, errStale) {
+			break
+		}
+		if ps, err = e.Lookup(ctx, s, ps.ID); err != nil {
+			break
+		}
+		res, err = e.execute(ctx, s, ps, p, tr)
+	}
+	e.logSlow(start, text)
 	return e.finish(s, tr, res, err)
 }
 
@@ -128,6 +150,12 @@ func (e *Engine) execute(ctx context.Context, s *Session, ps *Prepared, p *Param
 func (e *Engine) run(ctx context.Context, s *Session, st *planned, p *Params, values []value, tr *Trace) (*Result, error) {
 	x := e.begin(s, p, values, tr)
 	defer x.end()
+	if len(st.tables) > 0 {
+		defer leave(e.gate.enter(x.nowMicros))
+		if !st.holds(e.opts.Catalog.Snapshot()) {
+			return nil, errStale
+		}
+	}
 	if err := st.authorize(x); err != nil {
 		return nil, err
 	}

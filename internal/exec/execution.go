@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
@@ -34,6 +35,8 @@ type planned struct {
 	// updates answer with columns that depend on the outcome).
 	fixedColumns bool
 	modify       *modifyPlan // for batches: INSERT, UPDATE and DELETE only
+	// fresh is the newest snapshot for which the plan was found to hold.
+	fresh atomic.Pointer[schema.Snapshot]
 }
 
 // current reports that the tables a plan was made from are those of snap.
@@ -82,6 +85,7 @@ func (e *Engine) plan(snap *schema.Snapshot, keyspace string, parsed *cql.Parsed
 	}
 	st.variables = p.variables
 	st.warnings = p.warnings
+	st.fresh.Store(snap)
 	if b, ok := st.run.(*batchPlan); len(st.tables) == 1 && (!ok || len(b.stmts) == 1) {
 		st.pkIndexes = p.partitionKeyIndexes(st.tables[0])
 	}

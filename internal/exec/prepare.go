@@ -14,9 +14,7 @@ import (
 // preparedState is what the engine keeps of a prepared statement.
 type preparedState struct {
 	plan  *planned
-	bytes int64 // what it counts for in the cache
-	// fresh is the newest snapshot for which the plan was found to hold.
-	fresh atomic.Pointer[schema.Snapshot]
+	bytes int64       // what it counts for in the cache
 	used  atomic.Bool // since the eviction hand last passed
 }
 
@@ -182,7 +180,6 @@ func (e *Engine) prepare(s *Session, snap *schema.Snapshot, text, keyspace strin
 	}
 	ps.plan = st
 	ps.bytes = statementBytes(ps)
-	ps.fresh.Store(snap)
 	return ps, nil
 }
 
@@ -208,17 +205,8 @@ func qualified(st cql.Statement) bool {
 	return false
 }
 
-// holds reports that the plan is right for snap, and remembers it.
-func (ps *Prepared) holds(snap *schema.Snapshot) bool {
-	if ps.fresh.Load() == snap {
-		return true
-	}
-	if !ps.plan.current(snap) {
-		return false
-	}
-	ps.fresh.Store(snap)
-	return true
-}
+// holds reports that the plan is right for snap.
+func (ps *Prepared) holds(snap *schema.Snapshot) bool { return ps.plan.holds(snap) }
 
 // Lookup finds a prepared statement, planned anew where the schema changed
 // since; an Unprepared error when it is unknown, cannot be planned any more,

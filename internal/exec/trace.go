@@ -27,6 +27,7 @@ type Trace struct {
 	thread     string
 	events     []traceEvent
 	duration   time.Duration
+	flushed    chan struct{} // not a trace: closed when the writer comes to it
 }
 
 type traceEvent struct {
@@ -142,8 +143,19 @@ func formatUUID(id schema.UUID) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
+// flush waits until all traces handed over so far are written.
+func (w *tracer) flush() {
+	done := make(chan struct{})
+	w.queue <- &Trace{flushed: done}
+	<-done
+}
+
 func (w *tracer) loop() {
 	for t := range w.queue {
+		if t.flushed != nil {
+			close(t.flushed)
+			continue
+		}
 		if err := w.write(t); err != nil {
 			w.e.opts.Logger.Warn("write trace", "session", formatUUID(t.id), "err", err)
 		}
