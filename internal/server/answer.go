@@ -63,10 +63,8 @@ func (c *conn) answerTo(q *request, res *exec.Result) answer {
 func (c *conn) finishInline(r *reader, q *request, res *exec.Result, err error) error {
 	queued := 0
 	if err == nil && res != nil && res.Commit != nil {
-		if !c.inflight.try(1) {
-			if err := c.waitInflight(r); err != nil {
-				return err
-			}
+		if err := c.takeOne(r, &c.inflight); err != nil {
+			return err
 		}
 		c.commits.add(c.answerTo(q, res))
 	} else {
@@ -80,20 +78,19 @@ func (c *conn) finishInline(r *reader, q *request, res *exec.Result, err error) 
 	return nil
 }
 
-// finish answers a request, at once or after its commit. inflight tells that
-// the request is counted as in flight, which ends with the answer.
-func (c *conn) finish(q *request, res *exec.Result, err error, inflight bool) {
+// finish answers a request that another goroutine than the reader executed, at
+// once or after its commit.
+func (c *conn) finish(q *request, res *exec.Result, err error) {
 	if err == nil && res != nil && res.Commit != nil {
-		if !inflight {
-			c.inflight.force(1)
-		}
+		// Over the limit if it must be: the write is done.
+		c.inflight.force(1)
 		c.commits.add(c.answerTo(q, res))
-		return
+		c.commits.kick(c)
+	} else {
+		c.send(c.answerTo(q, res), err)
+		c.out.flush()
 	}
-	c.send(c.answerTo(q, res), err)
-	if inflight {
-		c.inflight.release(1)
-	}
+	c.executing.release(1)
 }
 
 // send queues a response and returns how many bytes are queued.
@@ -125,14 +122,16 @@ func (c *conn) encode(a *answer, e *cqlwire.Error) (queued int) {
 	if c.compression != cqlwire.CompressionNone {
 		return c.encodeCompressed(a, e)
 	}
-	b := c.out.begin()
+	b, ok := c.out.begin()
+	if !ok {
+		return 0
+	}
 	start := len(b)
 	defer func() {
 		if p := recover(); p != nil {
 			b = c.encodePanicked(b[:start], a, p)
 		}
-		queued = len(b)
-		c.out.end(b)
+		queued = c.out.end(b)
 	}()
 	b = appendResponse(b, c.version, a, e)
 	return 0
@@ -152,7 +151,10 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 func (c *conn) encodeCompressed(a *answer, e *cqlwire.Error) int {
 	p := scratch.Get().(*[]byte)
 	plain := c.encodePlain((*p)[:0], a, e)
-	b := c.out.begin()
+	b, ok := c.out.begin()
+	if !ok {
+		return 0
+	}
 	if body := plain[cqlwire.HeaderSize:]; len(body) >= minCompressBody {
 		start := len(b)
 		b = append(b, plain[:cqlwire.HeaderSize]...)
@@ -162,12 +164,12 @@ func (c *conn) encodeCompressed(a *answer, e *cqlwire.Error) int {
 	} else {
 		b = append(b, plain...)
 	}
-	c.out.end(b)
+	queued := c.out.end(b)
 	if cap(plain) <= maxKeptBuffer {
 		*p = plain
 		scratch.Put(p)
 	}
-	return len(b)
+	return queued
 }
 
 func (c *conn) encodePlain(b []byte, a *answer, e *cqlwire.Error) (out []byte) {
@@ -259,8 +261,7 @@ func appendError(b []byte, v cqlwire.Version, stream int16, e *cqlwire.Error) []
 
 // sendError answers a request that does not get as far as the backend.
 func (c *conn) sendError(stream int16, e *cqlwire.Error) {
-	b := c.out.begin()
-	c.out.end(appendError(b, c.version, stream, e))
+	c.answerIn(c.version, stream, e)
 }
 
 // answerIn is sendError in a version of the client's choosing, if it is spoken.
@@ -268,8 +269,9 @@ func (c *conn) answerIn(v cqlwire.Version, stream int16, e *cqlwire.Error) {
 	if !v.Supported() {
 		v = cqlwire.MaxVersion
 	}
-	b := c.out.begin()
-	c.out.end(appendError(b, v, stream, e))
+	if b, ok := c.out.begin(); ok {
+		c.out.end(appendError(b, v, stream, e))
+	}
 }
 
 // fatal queues the last answer of a connection and returns errFatal.
@@ -286,8 +288,7 @@ func (c *conn) tooBig(total int64) *cqlwire.Error {
 
 // bytesShort reports that n more bytes would have to wait.
 func (c *conn) bytesShort(n int64) bool {
-	short := func(b *budget) bool { used := b.used.Load(); return used > 0 && used+n > b.limit }
-	return short(&c.host.bytes) || short(&c.srv.bytes)
+	return !c.host.bytes.fits(n) || !c.srv.bytes.fits(n)
 }
 
 func (c *conn) overloadedBytes() *cqlwire.Error {
@@ -299,6 +300,6 @@ func (c *conn) overloadedBytes() *cqlwire.Error {
 
 func (c *conn) overloadedRequests() *cqlwire.Error {
 	return &cqlwire.Error{Code: cqlwire.ErrOverloaded, Message: fmt.Sprintf(
-		"Request breached limit of %d requests in flight on a connection. "+
-			"Server is currently in an overloaded state and cannot accept more requests.", c.inflight.limit)}
+		"Request breached limit of %d concurrent requests on a connection. "+
+			"Server is currently in an overloaded state and cannot accept more requests.", c.executing.limit)}
 }

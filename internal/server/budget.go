@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds a number of bytes in use. A request larger than the whole
-// budget may still use it alone.
+// budget bounds how much of something (bytes, requests) is in use. What is
+// larger than the whole budget may still use it alone.
 type budget struct {
 	limit int64
 	used  atomic.Int64
@@ -17,7 +17,7 @@ type budget struct {
 	freed   chan struct{} // closed and replaced at each release that has waiters
 }
 
-// try takes n bytes if they are free.
+// try takes n if so much is free.
 func (b *budget) try(n int64) bool {
 	if used := b.used.Add(n); used > b.limit && used != n {
 		b.used.Add(-n)
@@ -26,7 +26,13 @@ func (b *budget) try(n int64) bool {
 	return true
 }
 
-// take takes n bytes, waiting until they are free.
+// fits reports that try would succeed now.
+func (b *budget) fits(n int64) bool {
+	used := b.used.Load()
+	return used == 0 || used+n <= b.limit
+}
+
+// take takes n, waiting until so much is free.
 func (b *budget) take(ctx context.Context, n int64) error {
 	if b.try(n) {
 		return nil
@@ -51,7 +57,7 @@ func (b *budget) take(ctx context.Context, n int64) error {
 	}
 }
 
-// force takes n bytes whether free or not.
+// force takes n whether free or not.
 func (b *budget) force(n int64) { b.used.Add(n) }
 
 func (b *budget) release(n int64) {

@@ -48,9 +48,10 @@ type conn struct {
 	r    *reader
 	hash uint32
 
-	out      outbox
-	commits  commitQueue
-	inflight budget // requests beside the reader's own
+	out       outbox
+	commits   commitQueue
+	inflight  budget // writes that await their commit
+	executing budget // requests executed beside the reader's own
 
 	requests  atomic.Int64
 	lastRead  atomic.Int64 // by Server.now
@@ -87,6 +88,7 @@ func (s *Server) newConn(nc net.Conn, h *host) *conn {
 	c.r.slot = -1
 	c.out.init(nc, &s.Metrics, s.opts.MaxQueuedBytes, s.now)
 	c.inflight.limit = int64(s.opts.MaxInFlight)
+	c.executing.limit = int64(s.opts.MaxExecuting)
 	c.lastRead.Store(s.now())
 	empty := ""
 	c.keyspace.Store(&empty)
@@ -218,8 +220,8 @@ func (c *conn) leaveSlot(r *reader) {
 }
 
 // steal takes the reader's role from a goroutine that executes request number
-// exec, and has another one read on. The request then counts as in flight; at
-// the limit nothing is stolen, and the connection waits for its request.
+// exec, and has another one read on. At the limit of requests executed at a
+// time nothing is stolen, and the connection waits for its request.
 // Called by the monitor.
 func (c *conn) steal(exec uint64) {
 	if !c.retain() {
@@ -231,7 +233,7 @@ func (c *conn) steal(exec uint64) {
 	}
 	old := c.r
 	if !c.exec.CompareAndSwap(exec, exec+1) {
-		c.inflight.release(1)
+		c.executing.release(1)
 		c.release()
 		return
 	}
@@ -243,16 +245,16 @@ func (c *conn) steal(exec uint64) {
 	go c.serve(next)
 }
 
-// countStolen counts one more request in flight. Clients that want to be told
+// countStolen counts one more request. Clients that want to be told
 // of overload are read a while longer at the limit, so that they are.
 func (c *conn) countStolen() bool {
-	if c.inflight.try(1) {
+	if c.executing.try(1) {
 		return true
 	}
-	if !c.throwOnOverload || c.inflight.used.Load() >= 2*c.inflight.limit {
+	if !c.throwOnOverload || c.executing.used.Load() >= 2*c.executing.limit {
 		return false
 	}
-	c.inflight.force(1)
+	c.executing.force(1)
 	return true
 }
 

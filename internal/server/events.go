@@ -34,11 +34,8 @@ func (c *conn) register(r *reader, f frame) {
 	for _, t := range m.Types {
 		c.events.Or(eventBit(t))
 	}
-	b := c.out.begin()
-	start := len(b)
-	b = cqlwire.BeginResponse(b, c.version, 0, f.header.Stream, cqlwire.OpReady)
-	cqlwire.EndFrame(b, start)
-	c.out.end(b)
+	b := cqlwire.BeginResponse(nil, c.version, 0, f.header.Stream, cqlwire.OpReady)
+	c.out.push(b)
 }
 
 // schemaChanged tells registered clients of a schema change.

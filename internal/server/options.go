@@ -61,9 +61,12 @@ type Options struct {
 	MaxFrameBytes int
 	// MaxHandshakeFrameBytes bounds a request before the client has logged in. The default is 64 KiB.
 	MaxHandshakeFrameBytes int
-	// MaxInFlight bounds the requests of one connection that are being executed
-	// or await their commit. The default is 1024.
+	// MaxInFlight bounds the writes of one connection that await their commit.
+	// The default is 1024.
 	MaxInFlight int
+	// MaxExecuting bounds the requests of one connection that are executed at
+	// the same time. The default is 128 (native_transport_max_threads).
+	MaxExecuting int
 	// MaxInFlightBytesPerIP bounds the bytes of requests being executed for one
 	// client address (native_transport_max_request_data_in_flight_per_ip). The default is 64 MiB.
 	MaxInFlightBytesPerIP int64
@@ -99,6 +102,7 @@ func (o *Options) Defaults() {
 	def(&o.MaxFrameBytes, 16<<20)
 	def(&o.MaxHandshakeFrameBytes, 64<<10)
 	def(&o.MaxInFlight, 1024)
+	def(&o.MaxExecuting, 128)
 	def(&o.MaxQueuedBytes, 16<<20)
 	def(&o.LoginConcurrency, max(1, runtime.GOMAXPROCS(0)/2))
 	if o.MaxInFlightBytesPerIP == 0 {
@@ -129,6 +133,8 @@ func (o *Options) Validate() error {
 			o.MaxHandshakeFrameBytes)
 	case o.MaxInFlight < 1 || o.MaxInFlight > 1<<15:
 		return fmt.Errorf("server: %d requests in flight is not between 1 and 32768", o.MaxInFlight)
+	case o.MaxExecuting < 1 || o.MaxExecuting > 1<<15:
+		return fmt.Errorf("server: %d concurrent requests is not between 1 and 32768", o.MaxExecuting)
 	case o.MaxInFlightBytes < 1 || o.MaxInFlightBytesPerIP < 1:
 		return errors.New("server: the limits on bytes in flight must be positive")
 	case o.MaxQueuedBytes < 1<<10:

@@ -45,6 +45,7 @@ type outbox struct {
 	metrics *Metrics
 	limit   int // bytes queued at which add waits
 
+	queued     atomic.Int64 // len(pending), to be read without the lock
 	writeStart atomic.Int64 // when the write under way began, by Server.now; 0: none
 	now        func() int64
 
@@ -63,9 +64,40 @@ func (o *outbox) init(nc net.Conn, m *Metrics, limit int, now func() int64) {
 }
 
 // begin locks the outbox and returns the buffer to append one frame to; end
-// must follow, in the same goroutine. It waits while too much is queued.
-func (o *outbox) begin() []byte {
+// must follow, in the same goroutine. It waits while too much is queued. ok is
+// false, and end must not follow, when the connection is gone.
+func (o *outbox) begin() (b []byte, ok bool) {
 	o.mu.Lock()
+	o.waitLocked()
+	if o.closed {
+		o.mu.Unlock()
+		return nil, false
+	}
+	if o.pending == nil {
+		o.pending = getBuffer()
+	}
+	return o.pending, true
+}
+
+// end takes the buffer back and returns how many bytes are queued.
+func (o *outbox) end(b []byte) (queued int) {
+	o.pending = b
+	o.queued.Store(int64(len(b)))
+	o.mu.Unlock()
+	return len(b)
+}
+
+// full reports that begin would wait.
+func (o *outbox) full() bool { return o.queued.Load() >= int64(o.limit) }
+
+// wait returns when begin would not wait.
+func (o *outbox) wait() {
+	o.mu.Lock()
+	o.waitLocked()
+	o.mu.Unlock()
+}
+
+func (o *outbox) waitLocked() {
 	for len(o.pending) >= o.limit && !o.closed {
 		if !o.writing {
 			o.flushLocked()
@@ -74,18 +106,6 @@ func (o *outbox) begin() []byte {
 		o.metrics.Paused.Add(1)
 		o.room.Wait()
 	}
-	if o.pending == nil {
-		o.pending = getBuffer()
-	}
-	return o.pending
-}
-
-// end takes the buffer back.
-func (o *outbox) end(b []byte) {
-	if !o.closed {
-		o.pending = b
-	}
-	o.mu.Unlock()
 }
 
 // push adds a whole frame without ever waiting; false when too much is queued.
@@ -99,6 +119,7 @@ func (o *outbox) push(frame []byte) bool {
 		return false
 	}
 	o.pending = append(o.pending, frame...)
+	o.queued.Store(int64(len(o.pending)))
 	return true
 }
 
@@ -112,18 +133,12 @@ func (o *outbox) flush() {
 	o.mu.Unlock()
 }
 
-// idle reports that nothing is queued or being written.
-func (o *outbox) idle() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.writing && len(o.pending) == 0
-}
-
 func (o *outbox) flushLocked() {
 	for len(o.pending) > 0 && !o.closed {
 		o.writing = true
 		b := o.pending
 		o.pending = nil
+		o.queued.Store(0)
 		framed, lz4 := o.framed, o.lz4
 		o.mu.Unlock()
 
@@ -139,6 +154,7 @@ func (o *outbox) flushLocked() {
 		o.writing = false
 		if err != nil {
 			o.closeLocked()
+			_ = o.nc.Close() // the reader sees that, and ends the connection
 		}
 		o.room.Broadcast()
 	}
@@ -177,5 +193,6 @@ func (o *outbox) close() {
 func (o *outbox) closeLocked() {
 	o.closed = true
 	o.pending = nil
+	o.queued.Store(0)
 	o.room.Broadcast()
 }

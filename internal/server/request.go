@@ -133,6 +133,11 @@ func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 		c.sendError(f.header.Stream, cqlwire.AsError(err))
 		return true, nil
 	}
+	if c.out.full() {
+		// What the client does not take, it cannot ask for more of.
+		c.leaveSlot(r)
+		c.out.wait()
+	}
 	if c.srv.costs.slow(q.hash) || !c.enterSlot(r) {
 		return true, c.detach(r)
 	}
@@ -145,9 +150,7 @@ func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 
 	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-q.start))
 	if !owns {
-		c.finish(q, res, err, true)
-		c.commits.kick(c)
-		c.out.flush()
+		c.finish(q, res, err)
 		putRequest(q)
 		return false, nil
 	}
@@ -157,28 +160,26 @@ func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 // detach gives the reader's request a goroutine of its own.
 func (c *conn) detach(r *reader) error {
 	q := r.req
-	if !c.inflight.try(1) {
-		if c.throwOnOverload {
-			c.srv.Metrics.Overloaded.Add(1)
-			c.sendError(q.header.Stream, c.overloadedRequests())
-			return nil
-		}
-		if err := c.waitInflight(r); err != nil {
-			return err
-		}
+	if c.throwOnOverload && !c.executing.fits(1) {
+		c.srv.Metrics.Overloaded.Add(1)
+		c.sendError(q.header.Stream, c.overloadedRequests())
+		return nil
+	}
+	if err := c.takeOne(r, &c.executing); err != nil {
+		return err
 	}
 	n := r.reserved
 	r.reserved = 0
 	if n == 0 {
 		n = int64(len(q.body))
 		if c.throwOnOverload && c.bytesShort(n) {
-			c.inflight.release(1)
+			c.executing.release(1)
 			c.srv.Metrics.Overloaded.Add(1)
 			c.sendError(q.header.Stream, c.overloadedBytes())
 			return nil
 		}
 		if err := c.reserveBytes(n); err != nil {
-			c.inflight.release(1)
+			c.executing.release(1)
 			return err
 		}
 	}
@@ -199,20 +200,21 @@ func (c *conn) runDetached(q *request) {
 	defer c.release()
 	res, err := c.execute(q)
 	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-q.start))
-	c.finish(q, res, err, true)
-	c.commits.kick(c)
-	c.out.flush()
+	c.finish(q, res, err)
 	c.releaseBytes(q.bytes)
 	putRequest(q)
 }
 
-// waitInflight waits until another request may be in flight.
-func (c *conn) waitInflight(r *reader) error {
+// takeOne takes one of a budget, waiting for it if it must.
+func (c *conn) takeOne(r *reader, b *budget) error {
+	if b.try(1) {
+		return nil
+	}
 	c.srv.Metrics.Paused.Add(1)
 	c.leaveSlot(r)
 	c.commits.kick(c)
 	c.out.flush()
-	return c.inflight.take(c.ctx, 1)
+	return b.take(c.ctx, 1)
 }
 
 var hashSeed = maphash.MakeSeed()

@@ -274,6 +274,8 @@ func (s *Server) sweep() {
 	s.mu.Lock()
 	for c := range s.conns {
 		switch {
+		case c.ctx.Err() != nil: // hung up already, and ending
+			continue
 		case over(c.out.writeStart.Load(), s.opts.WriteTimeout):
 			s.Metrics.SlowClients.Add(1)
 		case c.halfRead.Load() && over(c.lastRead.Load(), s.opts.WriteTimeout):

@@ -80,7 +80,7 @@ func TestQueries(t *testing.T) {
 func TestBigResults(t *testing.T) {
 	s := start(t, newFake(), nil)
 	inAllDialects(t, s, func(t *testing.T, c *client) {
-		for _, n := range []int{0, 1000, cqlwire.MaxSegmentPayload - 60, cqlwire.MaxSegmentPayload, 3 << 20} {
+		for _, n := range []int{0, 1000, cqlwire.MaxSegmentPayload - 60, cqlwire.MaxSegmentPayload, 2 << 20} {
 			res := c.ask(fmt.Sprintf("big %d", n))
 			if got := len(cells(t, res)[0]); got != n {
 				t.Errorf("%d bytes of %d", got, n)
@@ -93,7 +93,7 @@ func TestBigResults(t *testing.T) {
 func TestBigRequests(t *testing.T) {
 	s := start(t, newFake(), nil)
 	inAllDialects(t, s, func(t *testing.T, c *client) {
-		for _, n := range []int{1000, 70_000, cqlwire.MaxSegmentPayload + 1, 5 << 20} {
+		for _, n := range []int{1000, 70_000, cqlwire.MaxSegmentPayload + 1, 2 << 20} {
 			value := bytes.Repeat([]byte("0123456789"), n/10)
 			res := c.askWith("values", cqlwire.QueryParams{Values: []cqlwire.Value{{Bytes: value}}})
 			if got := cells(t, res)[0]; got != string(value) {
@@ -341,9 +341,9 @@ func TestCancelledWhenTheClientLeaves(t *testing.T) {
 	eventually(t, "all gone", func() bool { return s.Metrics.Connections.Load() == 0 && len(s.Clients()) == 0 })
 }
 
-func TestInFlightLimit(t *testing.T) {
+func TestExecutingLimit(t *testing.T) {
 	f := newFake()
-	s := start(t, f, func(o *Options) { o.MaxInFlight = 4 })
+	s := start(t, f, func(o *Options) { o.MaxExecuting = 4 })
 	t.Run("waits", func(t *testing.T) {
 		c := ready(t, s, cqlwire.V5)
 		for i := range int16(20) {
@@ -362,13 +362,33 @@ func TestInFlightLimit(t *testing.T) {
 			c.query(i, "block b", cqlwire.QueryParams{})
 		}
 		r := c.recv()
-		c.wantError(r, cqlwire.ErrOverloaded, "Request breached limit of 4 requests in flight on a connection. "+
+		c.wantError(r, cqlwire.ErrOverloaded, "Request breached limit of 4 concurrent requests on a connection. "+
 			"Server is currently in an overloaded state and cannot accept more requests.")
 		close(f.gate("b"))
 		for range 39 {
 			c.recv()
 		}
 	})
+}
+
+// TestInFlightLimit: no more writes are read than may await their commit.
+func TestInFlightLimit(t *testing.T) {
+	f := newFake()
+	hold := make(chan struct{})
+	f.onCommit = func() { <-hold }
+	s := start(t, f, func(o *Options) { o.MaxInFlight = 8 })
+	c := ready(t, s, cqlwire.V5)
+	for i := range int16(100) {
+		c.query(i, "commit", cqlwire.QueryParams{})
+	}
+	eventually(t, "the reader waits", func() bool { return s.Metrics.Paused.Load() > 0 })
+	if n := s.Clients()[0].Requests; n > 20 {
+		t.Errorf("%d requests were taken in", n)
+	}
+	close(hold)
+	for range 100 {
+		c.result(c.recv())
+	}
 }
 
 func TestBytesInFlightLimit(t *testing.T) {
