@@ -25,7 +25,15 @@ func (a *adminRun) changeSchema(ctx context.Context, st cql.Statement) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	e.dropData(done)
+	if len(done.Dropped)+len(done.DroppedIndexes)+len(done.Built) > 0 {
+		// The change is made; what follows must not stop half-way because the
+		// client went away, but only with the engine.
+		ctx = e.builds.ctx
+		if err := e.gate.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	e.dropData(ctx, done)
 	for _, x := range done.Built {
 		if err := e.finishIndex(ctx, done.BuiltTable, x); err != nil {
 			return nil, err
@@ -42,9 +50,7 @@ func (a *adminRun) changeSchema(ctx context.Context, st cql.Statement) (*Result,
 
 // dropData removes the data of dropped tables and indexes. The change is
 // durable, so a failure here only leaves unreachable bytes behind, which are logged.
-func (e *Engine) dropData(done *schema.Result) {
-	// The statement must not end half-way because its client went away.
-	ctx := context.Background()
+func (e *Engine) dropData(ctx context.Context, done *schema.Result) {
 	drop := func(what string, id uint32) {
 		if err := e.opts.Store.DropPhys(ctx, id); err != nil {
 			e.opts.Logger.Error("remove dropped data", "of", what, "physical_id", id, "error", err)
@@ -70,16 +76,17 @@ func (e *Engine) finishIndex(ctx context.Context, t *schema.Table, x *schema.Ind
 // indexBuilds is the work of filling indexes whose building a crash or an
 // error interrupted, done in the background from the start of an engine.
 type indexBuilds struct {
+	ctx    context.Context // of all work that outlives requests; ends with the engine
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 func (b *indexBuilds) start(e *Engine) {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.cancel, b.done = cancel, make(chan struct{})
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.done = make(chan struct{})
 	go func() {
 		defer close(b.done)
-		e.resumeIndexes(ctx)
+		e.resumeIndexes(b.ctx)
 	}()
 }
 
