@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
-	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell())
+	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench())
 	return root
 }
 

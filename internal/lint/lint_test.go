@@ -27,7 +27,7 @@ var layers = map[string]int{
 	"cqltype":   1, "cqlwire": 1, "cql": 1,
 	"cqlfunc": 2, "schema": 2, "store": 2,
 	"backup": 3, "upstream": 3, "vtest": 3,
-	"exec": 4, "bulk": 4, "shell": 4,
+	"exec": 4, "bulk": 4, "shell": 4, "bench": 4,
 	"server": 5, "config": 5,
 	"console": 6,
 	"cli":     7,
