@@ -61,11 +61,15 @@ func (f *boundFilter) bind(x *execution) (err error) {
 		return err
 	}
 	for _, e := range r.entries {
-		kv, err := f.terms(x, []term{e.key, e.value})
+		k, err := f.term(x, e.key, "map key")
 		if err != nil {
 			return err
 		}
-		f.entries = append(f.entries, [2][]byte{kv[0], kv[1]})
+		v, err := f.term(x, e.value, "map value")
+		if err != nil {
+			return err
+		}
+		f.entries = append(f.entries, [2][]byte{k, v})
 	}
 	return nil
 }
@@ -118,19 +122,41 @@ func (f *boundFilter) operand(x *execution, o *operand) ([][]byte, error) {
 func (f *boundFilter) terms(x *execution, ts []term) ([][]byte, error) {
 	var out [][]byte
 	for _, t := range ts {
-		v, err := t.eval(x)
+		v, err := f.term(x, t, "value")
 		if err != nil {
 			return nil, err
 		}
-		if v.Unset {
-			return nil, invalidf("Unsupported unset value for column %s", f.r.first().Name)
-		}
-		if v.Bytes == nil {
-			return nil, invalidf("Unsupported null value for column %s", f.r.first().Name)
-		}
-		out = append(out, v.Bytes)
+		out = append(out, v)
 	}
 	return out, nil
+}
+
+func (f *boundFilter) term(x *execution, t term, what string) ([]byte, error) {
+	v, err := t.eval(x)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Unset:
+		return nil, invalidf("Unsupported unset %s for column %s", what, f.r.first().Name)
+	case v.Bytes == nil:
+		return nil, invalidf("Unsupported null %s for column %s", what, f.r.first().Name)
+	}
+	return v.Bytes, nil
+}
+
+// checkIndexable refuses values longer than an index holds.
+func checkIndexable(fs []boundFilter) error {
+	for i := range fs {
+		f := &fs[i]
+		for _, vs := range [...][][]byte{f.eq, f.contains, f.keys, {f.lo, f.hi}} {
+			for _, v := range vs {
+				if len(v) > maxIndexValueBytes {
+					return invalidf("Index expression values may not be larger than 64K")
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // passes reports that the row at hand meets all filters.

@@ -133,6 +133,9 @@ func (sp *selectPlan) planGroupBy(list *selectorPlanner, groups []cql.Expr) erro
 	if next < len(keys) && keys[next].Kind == schema.PartitionKey {
 		return invalidf("Group by is not supported on only a part of the partition key")
 	}
+	if sp.distinct && sp.groupPrefix > 0 {
+		return invalidf("Grouping on clustering columns is not allowed for SELECT DISTINCT queries")
+	}
 	return nil
 }
 

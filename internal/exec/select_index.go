@@ -109,6 +109,11 @@ func (r *selectRun) readIndex(ctx context.Context) error {
 	w := r.plan.where
 	ir := &indexRead{x: r.plan.index, driver: r.plan.driver}
 	r.index = ir
+	for _, fs := range [...][]boundFilter{r.keyFilters, r.staticFilters, r.rowFilters} {
+		if err := checkIndexable(fs); err != nil {
+			return err
+		}
+	}
 	q, err := ir.bounds(r.x)
 	if err != nil {
 		return err

@@ -142,6 +142,9 @@ func (sp *selectorPlanner) parts(es []cql.Expr, t *cqltype.Type) ([]selector, *c
 }
 
 func (sp *selectorPlanner) tuple(e *cql.TupleLit, want *cqltype.Type) (selector, error) {
+	if len(e.Elems) == 1 && want == nil {
+		return nil, cannotInfer(e) // it may be a tuple of one, or not a tuple at all
+	}
 	parts := make([]selector, len(e.Elems))
 	types := make([]*cqltype.Type, len(e.Elems))
 	for i, el := range e.Elems {

@@ -70,8 +70,25 @@ func (sp *selectorPlanner) plan(e cql.Expr, want *cqltype.Type) (selector, error
 		return sp.binary(e, want)
 	case *cql.Neg:
 		return sp.negate(e, want)
+	case *cql.TupleLit:
+		if len(e.Elems) == 1 && want != nil && want.Kind != cqltype.KindTuple {
+			return sp.parenthesised(e, want)
+		}
 	}
 	return sp.compound(e, want)
+}
+
+// parenthesised plans (e), which is e where no tuple is wanted.
+func (sp *selectorPlanner) parenthesised(e *cql.TupleLit, want *cqltype.Type) (selector, error) {
+	s, err := sp.plan(e.Elems[0], want)
+	if err != nil {
+		return nil, err
+	}
+	return inParentheses(s), nil
+}
+
+func inParentheses(s selector) selector {
+	return &hintSelector{selector: s, t: s.typ(), text: "(" + s.name() + ")"}
 }
 
 // constant plans a term without columns, whose type must be known from around it.
@@ -252,6 +269,9 @@ func (sp *selectorPlanner) cast(e *cql.CastExpr) (selector, error) {
 	if err != nil {
 		return nil, err
 	}
+	if arg.typ().Equal(to) {
+		return arg, nil
+	}
 	name := "cast(" + arg.name() + " as " + typeText(e.Type) + ")"
 	fn, err := cqlfunc.Cast(arg.typ(), to)
 	if err != nil {
@@ -263,6 +283,14 @@ func (sp *selectorPlanner) cast(e *cql.CastExpr) (selector, error) {
 // argument is what is known of an argument before its function is: a selector,
 // or none yet for what takes its type from the function.
 func (sp *selectorPlanner) argument(e cql.Expr) (selector, cqlfunc.Arg, error) {
+	if t, ok := e.(*cql.TupleLit); ok && len(t.Elems) == 1 {
+		s, a, err := sp.argument(t.Elems[0])
+		a.Text = "(" + a.Text + ")"
+		if s != nil {
+			s = inParentheses(s)
+		}
+		return s, a, err
+	}
 	if !hasColumn(e) && !hasAggregate(e) {
 		a := sp.p.arg(e)
 		if a.Literal || a.Type == nil {
@@ -284,7 +312,7 @@ func (sp *selectorPlanner) arguments(es []cql.Expr, known []selector, types []*c
 		if s != nil {
 			continue
 		}
-		c, err := sp.constant(es[i], types[i])
+		c, err := sp.plan(es[i], types[i])
 		if err != nil {
 			return err
 		}
@@ -410,7 +438,7 @@ func (sp *selectorPlanner) negate(e *cql.Neg, want *cqltype.Type) (selector, err
 		if t == nil {
 			return nil, invalidf("Ambiguous negation: use type casts to disambiguate")
 		}
-		if arg, err = sp.constant(e.Expr, t); err != nil {
+		if arg, err = sp.plan(e.Expr, t); err != nil {
 			return nil, err
 		}
 	}

@@ -87,9 +87,6 @@ func checkColumnRelation(c *schema.Column, rel *cql.Relation) error {
 		}
 		return invalidf("Slice restrictions are not supported on duration columns")
 	}
-	if slice && ct.Kind == cqltype.KindVector {
-		return invalidf("Vector columns cannot be restricted by a '%s' relation", opText(rel.Op))
-	}
 	if rel.Op == cql.Contains && !ct.IsCollection() {
 		return invalidf("Cannot use CONTAINS on non-collection column %s", c.Name)
 	}
@@ -191,12 +188,12 @@ func (p *planner) planIn(r *restriction, rel *cql.Relation, spec cqlwire.ColumnS
 }
 
 func (p *planner) tupleRestriction(t *schema.Table, rel *cql.Relation) (*restriction, error) {
+	if rel.Op == cql.Ne {
+		return nil, invalidf("Unsupported \"!=\" relation: %s", relationText(rel))
+	}
 	cols, err := tupleColumns(t, rel)
 	if err != nil {
 		return nil, err
-	}
-	if rel.Op == cql.Ne {
-		return nil, invalidf("Unsupported \"!=\" relation: %s", relationText(rel))
 	}
 	if rel.Op == cql.Contains || rel.Op == cql.ContainsKey {
 		return nil, invalidf("%s cannot be used for multi-column relations", opText(rel.Op))
