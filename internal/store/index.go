@@ -39,7 +39,10 @@ type IndexIter struct {
 	started bool
 	part    []byte // what entries of the asked partition have behind the value
 	entry   IndexEntry
-	buf     []byte
+
+	// What the entry aliases.
+	buf, key, scratch, arena []byte
+	clustering               [][]byte
 }
 
 // indexSource is one shard's entries.
@@ -189,24 +192,26 @@ func (i *IndexIter) decode() (ok, moved bool) {
 	} else if len(v) > 0 {
 		value = append([]byte(nil), v...)
 	}
-	k := Key{Token: tokenOf(rest)}
 	left := rest[tokenBytes:]
 	for _, c := range i.t.PartitionKey {
-		if _, left, err = cqltype.DecodeKey(nil, c.Type, left, false); err != nil {
+		if i.scratch, left, err = cqltype.DecodeKey(i.scratch[:0], c.Type, left, false); err != nil {
 			i.err = fmt.Errorf("index %s: %w", i.x.Name, errKeyShape)
 			return false, false
 		}
 	}
-	k.enc = slices.Clone(rest[tokenBytes : len(rest)-len(left)])
-	clustering, _, err := decodeSuffix(nil, nil, i.t, left)
+	i.key = append(i.key[:0], rest[tokenBytes:len(rest)-len(left)]...)
+	clustering, arena, err := decodeSuffix(i.clustering[:0], i.arena[:0], i.t, left)
 	if err != nil {
 		i.err = fmt.Errorf("index %s: %w", i.x.Name, err)
 		return false, false
 	}
-	if clustering == nil && left[0] != suffixStatic {
+	if clustering != nil {
+		i.clustering = clustering
+	} else if left[0] != suffixStatic {
 		clustering = [][]byte{}
 	}
-	i.entry = IndexEntry{Value: value, Key: k, Clustering: clustering}
+	i.arena = arena
+	i.entry = IndexEntry{Value: value, Key: Key{Token: tokenOf(rest), enc: i.key}, Clustering: clustering}
 	return true, false
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"varve/internal/cqltype"
 	"varve/internal/schema"
 )
 
@@ -81,6 +82,7 @@ type Rows struct {
 	prefix  []byte // the partition's row prefix
 	k       Key
 	comps   [][]byte
+	arena   []byte // of comps
 	compBuf []byte
 
 	span     *span // next usable one; valid when spanSet
@@ -480,6 +482,7 @@ func (r *Rows) load(row *Row, suffix, v []byte) (live, ok bool) {
 		return true, true
 	}
 	dead := int64(0)
+	dropped := r.t.HasDropped()
 	var c cell
 	for rest := cells; len(rest) > 0; {
 		if rest, ok = nextCell(rest, row.hdr.base, &c); !ok {
@@ -487,6 +490,7 @@ func (r *Rows) load(row *Row, suffix, v []byte) (live, ok bool) {
 		}
 		switch {
 		case c.col == keyColumn || c.ts <= row.del || c.flags&cellClear != 0:
+		case dropped && r.t.Gone(c.col, c.ts):
 		case c.dead(row.del, row.now):
 			dead++
 		default:
@@ -574,18 +578,23 @@ func (r *Rows) Key() Key { return r.k }
 // KeyComponents are the current partition's key components in binary form.
 func (r *Rows) KeyComponents() [][]byte {
 	if len(r.comps) == 0 {
-		comps, err := r.k.Components(r.t)
-		if err != nil {
-			r.fail(err)
-			comps = make([][]byte, len(r.t.PartitionKey))
-		}
-		r.comps = append(r.comps[:0], comps...)
-		if r.row.lossy {
-			for i := range r.comps {
-				if v := r.keptKey(keyPathPartition | uint16(i)); v != nil {
-					r.comps[i] = bytes.Clone(v)
+		r.arena = r.arena[:0]
+		rest := r.k.enc
+		for i, c := range r.t.PartitionKey {
+			from := len(r.arena)
+			v, left, err := cqltype.DecodeKey(r.arena, c.Type, rest, false)
+			if err != nil {
+				r.fail(fmt.Errorf("partition key column %s: %w", c.Name, err))
+				return make([][]byte, len(r.t.PartitionKey))
+			}
+			rest, r.arena = left, v
+			comp := v[from:len(v):len(v)]
+			if r.row.lossy {
+				if kept := r.keptKey(keyPathPartition | uint16(i)); kept != nil {
+					comp = bytes.Clone(kept)
 				}
 			}
+			r.comps = append(r.comps, comp)
 		}
 	}
 	return r.comps
