@@ -50,7 +50,6 @@ type Info struct {
 	HeapUsedBytes   int64
 	HeapLimitBytes  int64 // 0: none
 	LoadBytes       int64
-	UncompressedB   int64
 	Tokens          []int64
 	SchemaVersion   string
 	CacheBytes      int64
@@ -192,8 +191,8 @@ func (a *Admin) info() (Info, error) {
 		HeapUsedBytes: int64(mem.HeapAlloc), HeapLimitBytes: int64(a.Config.MemoryLimit),
 		LoadBytes: int64(m["disk_bytes"]), Tokens: a.Node.Tokens,
 		SchemaVersion: uuidText(a.Catalog.Snapshot().Version),
-		CacheBytes:    int64(m["cache_bytes"]), CacheLimitBytes: int64(a.Config.CacheSize),
-		CacheHits: int64(m["cache_hits"]), CacheMisses: int64(m["cache_misses"]),
+		CacheBytes:    int64(m["block_cache_bytes"]), CacheLimitBytes: int64(a.Config.CacheSize),
+		CacheHits: int64(m["block_cache_hits_total"]), CacheMisses: int64(m["block_cache_misses_total"]),
 	}, nil
 }
 
