@@ -54,7 +54,7 @@ func newAdminEngine(t testing.TB, auth bool) *Engine {
 // statement of that user; "login" is a name and a password; "varve" is "as"
 // where Varve differs on purpose.
 func TestAdmin(t *testing.T) {
-	for _, name := range []string{"roles", "grants", "off", "describe", "system"} {
+	for _, name := range []string{"roles", "grants", "off", "describe", "system", "dropped"} {
 		t.Run(name, func(t *testing.T) {
 			e := newAdminEngine(t, name == "roles" || name == "grants")
 			sessions := map[string]*Session{}

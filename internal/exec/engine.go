@@ -45,12 +45,14 @@ func New(o Options) (*Engine, error) {
 		o.Catalog.SetDatacenter(o.Node.Datacenter)
 	}
 	e := &Engine{opts: o, started: o.Clock()}
+	o.Catalog.SetClock(func() time.Time {
+		_, micros := e.now()
+		return time.UnixMicro(micros)
+	})
 	if err := e.passwords.init(); err != nil {
 		return nil, err
 	}
-	if err := e.uuids.init(); err != nil {
-		return nil, err
-	}
+	e.uuids.init()
 	e.tracer = newTracer(e)
 	e.builds.start(e)
 	return e, nil

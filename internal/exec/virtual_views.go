@@ -75,9 +75,8 @@ func clientRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
 func cacheRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
 	m := e.opts.Store.Metrics()
 	v := newVirtualRows(e.opts.Catalog.Snapshot(), "system_views", "caches")
-	hits, misses := m["block_cache_hits"], m["block_cache_misses"]
-	v.next().text("name", "chunks").bigint("capacity_bytes", int64(m["block_cache_capacity_bytes"])).
-		bigint("size_bytes", int64(m["block_cache_bytes"])).int("entry_count", int32(m["block_cache_entries"])).
+	hits, misses := m["block_cache_hits_total"], m["block_cache_misses_total"]
+	v.next().text("name", "chunks").bigint("size_bytes", int64(m["block_cache_bytes"])).
 		bigint("hit_count", int64(hits)).bigint("request_count", int64(hits+misses))
 	if hits+misses > 0 {
 		v.double("hit_ratio", hits/(hits+misses))

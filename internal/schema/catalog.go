@@ -99,6 +99,15 @@ func (c *Catalog) SetDatacenter(name string) {
 	c.datacenter = name
 }
 
+// SetClock gives the time at which columns are dropped, which decides over
+// their cells and so must be the clock that writes get their timestamps from.
+// It is called before the first change.
+func (c *Catalog) SetClock(now func() time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
 // Snapshot returns the current snapshot; never nil.
 func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 

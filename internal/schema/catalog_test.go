@@ -83,13 +83,15 @@ func TestNumbersAreNeverReused(t *testing.T) {
 	c = openTest(t, c.storage)
 	apply(t, c, "ALTER TABLE t ADD c int")
 	again := c.Snapshot().Table("ks", "t")
-	if got := again.Columns["b"].ID; got == oldColumn {
-		t.Errorf("a column that was dropped and added again kept its id %d", got)
+	b := again.Columns["b"]
+	if b.ID != oldColumn || b.DroppedAt == 0 || !again.Gone(b.ID, b.DroppedAt) || again.Gone(b.ID, b.DroppedAt+1) {
+		t.Errorf("a column that was dropped and added again: %+v, its id was %d", b, oldColumn)
 	}
-	if again.Columns["c"].ID == oldColumn || again.Columns["c"].ID == again.Columns["b"].ID {
+	if again.Columns["c"].ID == oldColumn {
 		t.Errorf("a new column got the id of an older one")
 	}
-	if again.ByID[oldColumn] != nil {
+	apply(t, c, "ALTER TABLE t DROP c")
+	if c.Snapshot().Table("ks", "t").ByID[again.Columns["c"].ID] != nil {
 		t.Errorf("ByID still has the dropped column")
 	}
 	apply(t, c, "DROP TABLE t")

@@ -20,13 +20,19 @@ const (
 
 // Column is one column of a table.
 type Column struct {
-	ID       uint16 // physical id, unique in the table for ever: a column dropped and added again gets a new one
+	ID       uint16 // physical id, unique in the table for ever; a column dropped and added again keeps it
 	Name     string
 	Kind     ColumnKind
 	Position int  // among the partition key or clustering columns; 0 otherwise
 	Desc     bool // clustering order
 	Type     *cqltype.Type
+	// DroppedAt is when a column that is there again was dropped, in
+	// microseconds; its cells of that time and before are gone. 0: never.
+	DroppedAt int64
 }
+
+// Drops reports that a cell written at ts went with an earlier drop of the column.
+func (c *Column) Drops(ts int64) bool { return c.DroppedAt != 0 && ts <= c.DroppedAt }
 
 // IndexKind tells how an index is asked for.
 type IndexKind string
@@ -95,8 +101,21 @@ type Table struct {
 	Comment string          // description of virtual tables
 }
 
+// HasDropped reports that rows may hold cells that Gone is true of.
+func (t *Table) HasDropped() bool { return len(t.Dropped) > 0 }
+
+// Gone reports that a cell of a column id, written at ts, went with a drop of its column.
+func (t *Table) Gone(id uint16, ts int64) bool {
+	if int(id) >= len(t.ByID) {
+		return false
+	}
+	c := t.ByID[id]
+	return c == nil || c.Drops(ts)
+}
+
 // DroppedColumn remembers a column that was dropped.
 type DroppedColumn struct {
+	ID        uint16
 	Name      string
 	Kind      ColumnKind
 	Type      *cqltype.Type

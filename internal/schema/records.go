@@ -61,6 +61,8 @@ type columnRecord struct {
 	Position int        `json:"position,omitempty"`
 	Desc     bool       `json:"desc,omitempty"`
 	Type     string     `json:"type"`
+	// DroppedAt is set of a column that was dropped and added again.
+	DroppedAt int64 `json:"dropped_at,omitempty"`
 }
 
 type indexRecord struct {
@@ -76,6 +78,7 @@ type indexRecord struct {
 }
 
 type droppedRecord struct {
+	ID        uint16     `json:"id"`
 	Name      string     `json:"name"`
 	Kind      ColumnKind `json:"kind"`
 	Type      string     `json:"type"`
@@ -149,7 +152,7 @@ func encodeTable(t *Table) tableRecord {
 	}
 	for _, c := range t.ByID {
 		if c != nil {
-			r.Columns = append(r.Columns, columnRecord{c.ID, c.Name, c.Kind, c.Position, c.Desc, c.Type.String()})
+			r.Columns = append(r.Columns, columnRecord{c.ID, c.Name, c.Kind, c.Position, c.Desc, c.Type.String(), c.DroppedAt})
 		}
 	}
 	for _, x := range t.Indexes {
@@ -158,7 +161,7 @@ func encodeTable(t *Table) tableRecord {
 		})
 	}
 	for _, c := range t.Dropped {
-		r.Dropped = append(r.Dropped, droppedRecord{c.Name, c.Kind, c.Type.String(), c.DroppedAt})
+		r.Dropped = append(r.Dropped, droppedRecord{c.ID, c.Name, c.Kind, c.Type.String(), c.DroppedAt})
 	}
 	return r
 }
@@ -389,7 +392,7 @@ func (s *Snapshot) restoreTable(r Record) error {
 		if int(cr.ID) >= len(t.ByID) || t.ByID[cr.ID] != nil || cr.Kind > Regular {
 			return fmt.Errorf("column %q: bad id %d or kind %d", cr.Name, cr.ID, cr.Kind)
 		}
-		t.ByID[cr.ID] = &Column{ID: cr.ID, Name: cr.Name, Kind: cr.Kind, Position: cr.Position, Desc: cr.Desc, Type: typ}
+		t.ByID[cr.ID] = &Column{ID: cr.ID, Name: cr.Name, Kind: cr.Kind, Position: cr.Position, Desc: cr.Desc, Type: typ, DroppedAt: cr.DroppedAt}
 	}
 	if err := t.arrange(); err != nil {
 		return err
@@ -413,7 +416,10 @@ func (s *Snapshot) restoreTable(r Record) error {
 		if err != nil {
 			return fmt.Errorf("dropped column %q: %w", dr.Name, err)
 		}
-		t.Dropped = append(t.Dropped, DroppedColumn{dr.Name, dr.Kind, typ, dr.DroppedAt})
+		if int(dr.ID) >= len(t.ByID) || t.ByID[dr.ID] != nil && t.ByID[dr.ID].Name != dr.Name {
+			return fmt.Errorf("dropped column %q has id %d, which is not its own", dr.Name, dr.ID)
+		}
+		t.Dropped = append(t.Dropped, DroppedColumn{dr.ID, dr.Name, dr.Kind, typ, dr.DroppedAt})
 	}
 	k.Tables[name] = t
 	return nil

@@ -169,9 +169,6 @@ func (r resolver) vector(ref cql.TypeRef) (*cqltype.Type, error) {
 	if ref.Dim > maxVectorDim {
 		return nil, invalid("vectors may only have up to %d dimensions; given %d", maxVectorDim, ref.Dim)
 	}
-	if isNative(ref.Args[0], "counter") {
-		return nil, invalid("Counters are not allowed inside vectors")
-	}
 	// A vector is one value whatever its elements are; Cassandra does not
 	// freeze them, and so shows them as they were written.
 	elem, err := r.resolve(ref.Args[0], false)

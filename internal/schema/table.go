@@ -9,8 +9,9 @@ import (
 	"varve/internal/cqltype"
 )
 
-// maxColumnIDs bounds the columns a table ever had: ids are 16 bits wide.
-const maxColumnIDs = 1 << 16
+// maxColumnIDs bounds the columns a table ever had: ids are 16 bits wide, and
+// the store keeps the last one for itself.
+const maxColumnIDs = 1<<16 - 1
 
 // firstUserPhysID is where physical ids of user tables begin; those below
 // belong to system tables and are fixed for ever.

@@ -80,7 +80,7 @@ func (d *draft) addColumns(t *Table, st *cql.AlterTable) (changed bool, err erro
 		if err := t.mayAdd(def.Name, kind, typ); err != nil {
 			return false, err
 		}
-		if err := t.addColumn(Column{Name: def.Name, Kind: kind, Type: typ}); err != nil {
+		if err := t.addAgain(Column{Name: def.Name, Kind: kind, Type: typ}); err != nil {
 			return false, err
 		}
 		added[def.Name], changed = true, true
@@ -88,9 +88,20 @@ func (d *draft) addColumns(t *Table, st *cql.AlterTable) (changed bool, err erro
 	return changed, nil
 }
 
+// addAgain adds a column. One that was dropped gets its old id back, since cells
+// newer than the drop belong to it again.
+func (t *Table) addAgain(c Column) error {
+	i := slices.IndexFunc(t.Dropped, func(d DroppedColumn) bool { return d.Name == c.Name })
+	if i < 0 {
+		return t.addColumn(c)
+	}
+	c.ID, c.DroppedAt = t.Dropped[i].ID, t.Dropped[i].DroppedAt
+	t.ByID[c.ID] = &c
+	return nil
+}
+
 // mayAdd refuses columns that do not suit the table or what a dropped column
-// of that name was. Cassandra refuses the latter since old cells may still be
-// on disk; Varve's would not come back, and keeps the rule for compatibility.
+// of that name was, whose newer cells would be read as the new column's.
 func (t *Table) mayAdd(name string, kind ColumnKind, typ *cqltype.Type) error {
 	if nestsMultiCell(typ) {
 		return invalid("Non-frozen UDTs with nested non-frozen collections are not supported for column %s", name)
@@ -146,7 +157,7 @@ func (d *draft) dropColumns(t *Table, st *cql.AlterTable) (changed bool, err err
 				cqltype.MaybeQuote(name), strings.Join(names, ", "))
 		}
 		t.ByID[c.ID] = nil
-		t.noteDropped(DroppedColumn{Name: name, Kind: c.Kind, Type: expandUserTypes(c.Type), DroppedAt: droppedAt})
+		t.noteDropped(DroppedColumn{ID: c.ID, Name: name, Kind: c.Kind, Type: expandUserTypes(c.Type), DroppedAt: droppedAt})
 		changed = true
 	}
 	return changed, nil

@@ -117,7 +117,7 @@ func (r *Row) find(col uint16, c *cell) bool {
 // Cell is a simple column's live cell.
 func (r *Row) Cell(c *schema.Column) (out Cell, ok bool) {
 	var x cell
-	if !r.find(c.ID, &x) || x.dead(r.del, r.now) {
+	if !r.find(c.ID, &x) || x.dead(r.del, r.now) || c.Drops(x.ts) {
 		return Cell{}, false
 	}
 	return x.export(), true
@@ -134,7 +134,7 @@ func (c *cell) export() Cell {
 // Value is a simple column's live value, nil when there is none: the hot path.
 func (r *Row) Value(c *schema.Column) []byte {
 	var x cell
-	if !r.find(c.ID, &x) || x.dead(r.del, r.now) {
+	if !r.find(c.ID, &x) || x.dead(r.del, r.now) || c.Drops(x.ts) {
 		return nil
 	}
 	return x.value
@@ -154,7 +154,7 @@ func (r *Row) Elements(dst []Cell, c *schema.Column) []Cell {
 		if rest, ok = nextCell(rest, r.hdr.base, &x); !ok || x.col != c.ID {
 			break
 		}
-		if !x.dead(r.del, r.now) {
+		if !x.dead(r.del, r.now) && !c.Drops(x.ts) {
 			dst = append(dst, x.export())
 		}
 	}
