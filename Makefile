@@ -62,5 +62,10 @@ soak:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
+# Beside a real Cassandra: make bench-peers CASSANDRA=path/to/cassandra.sh
+bench-peers: build
+	@test -n "$(CASSANDRA)" || { echo "give CASSANDRA=<script that starts a Cassandra>, see bench/peers.py" >&2; exit 2; }
+	python3 bench/peers.py --varve $(BIN) --cassandra $(CASSANDRA) --out docs/performance.md
+
 clean:
 	rm -rf bin $(VENV) test/clients/node/node_modules test/clients/java/target
