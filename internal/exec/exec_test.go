@@ -291,9 +291,17 @@ func bind(t testing.TB, srv server, d *datadriven.TestData) string {
 
 // wireType is a type as the protocol tells it, which knows nothing of frozen.
 func wireType(t *cqltype.Type) string {
+	return thawed(t).String()
+}
+
+func thawed(t *cqltype.Type) *cqltype.Type {
 	c := *t
 	c.Frozen = false
-	return c.String()
+	c.Elems = nil
+	for _, e := range t.Elems {
+		c.Elems = append(c.Elems, thawed(e))
+	}
+	return &c
 }
 
 // parseValues reads the values of one execution.

@@ -213,7 +213,8 @@ type mutation struct {
 	onKey      func(store.Key)  // told of each partition; may be nil
 	size       int              // as batch_size_warn_threshold counts it
 
-	entries         [][]byte // scratch: values of index entries
+	pending         []pendingCell // of lists, in the row being changed
+	entries         [][]byte      // scratch: values of index entries
 	compsBuf, ckBuf [4][]byte
 }
 
@@ -385,7 +386,9 @@ func (mu *mutation) addRow() error {
 	return mu.addStatic()
 }
 
+// startRow goes to another row of the batch.
 func (mu *mutation) startRow(clustering [][]byte) {
+	mu.pending = mu.pending[:0]
 	mu.rb = mu.b.Row(mu.m.t, mu.key, clustering)
 	mu.size += rowBytes
 	for _, c := range clustering {

@@ -11,7 +11,6 @@ import (
 
 	"varve/internal/cqltype"
 	"varve/internal/schema"
-	"varve/internal/store"
 )
 
 // opKind is what an operation does to its column.
@@ -114,6 +113,7 @@ func (mu *mutation) applyOther(op *operation, v value) error {
 	mu.size += complexBytes
 	switch op.kind {
 	case opOverwrite:
+		mu.listWrite(op, pendingCell{clear: true})
 		mu.rb.Clear(op.col, mu.ts-1)
 		return mu.setElements(op, v.Bytes, false)
 	case opAppend:
@@ -156,6 +156,7 @@ func (mu *mutation) setElement(op *operation, path, v []byte) error {
 		mu.unsetElement(op, path)
 		return nil
 	}
+	mu.listWrite(op, pendingCell{path: path, value: v})
 	mu.rb.SetElement(op.col, path, mu.ts, mu.ttl, v)
 	mu.size += cellBytes + len(path) + len(v)
 	if op.indexes == nil {
@@ -165,6 +166,7 @@ func (mu *mutation) setElement(op *operation, path, v []byte) error {
 }
 
 func (mu *mutation) unsetElement(op *operation, path []byte) {
+	mu.listWrite(op, pendingCell{path: path})
 	mu.rb.UnsetElement(op.col, path, mu.ts)
 	mu.size += cellBytes + len(path)
 }
@@ -211,27 +213,6 @@ func (mu *mutation) setFields(op *operation, b []byte) error {
 			continue
 		}
 		if err := mu.setElement(op, fieldPath(i), f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (mu *mutation) addToList(op *operation, elems [][]byte, prepend bool) error {
-	e := mu.x.e
-	now := e.opts.Clock()
-	first := int64(0)
-	if prepend {
-		first = e.uuids.before(now, len(elems))
-	}
-	for i, v := range elems {
-		id := schema.UUID{}
-		if prepend {
-			id = e.uuids.at(first + int64(i))
-		} else {
-			id = e.uuids.next(now)
-		}
-		if err := mu.setElement(op, id[:], v); err != nil {
 			return err
 		}
 	}
@@ -302,104 +283,6 @@ func (mu *mutation) increment(op *operation, b []byte) error {
 	}
 	mu.rb.Increment(op.col, n)
 	mu.size += cellBytes + 8
-	return nil
-}
-
-// list reads the live elements of a list in the row being changed.
-func (mu *mutation) list(c *schema.Column) ([]store.Cell, error) {
-	q := store.RowQuery{StaticOnly: true}
-	if c.Kind != schema.Static {
-		b := store.Bound{Prefix: mu.clustering, Inclusive: true}
-		q = store.RowQuery{NoStatic: true}
-		if len(mu.clustering) > 0 {
-			q.Slices = []store.Slice{{Start: b, End: b}}
-		}
-	}
-	rows := mu.view.Partition(mu.m.t, mu.key, q)
-	var cells []store.Cell
-	if rows.NextPartition() {
-		row := rows.Static()
-		if c.Kind != schema.Static {
-			row = nil
-			if rows.Next() {
-				row = rows.Row()
-			}
-		}
-		if row != nil {
-			cells = row.Elements(nil, c)
-		}
-	}
-	for i := range cells {
-		cells[i].Path = slices.Clone(cells[i].Path)
-		cells[i].Value = slices.Clone(cells[i].Value)
-	}
-	return cells, rows.Close()
-}
-
-// listCell finds the element that an index names; nil when nothing is to be deleted.
-func (mu *mutation) listCell(op *operation, verb string) ([]byte, error) {
-	k, err := op.key.eval(mu.x)
-	if err != nil {
-		return nil, err
-	}
-	if k.Unset {
-		if op.kind == opClearIndex {
-			return nil, nil
-		}
-		return nil, invalidf("Invalid unset value for list index")
-	}
-	if len(k.Bytes) == 0 {
-		return nil, invalidf("Invalid null value for list index")
-	}
-	cells, err := mu.list(op.col)
-	if err != nil {
-		return nil, err
-	}
-	i := intOf(k.Bytes)
-	if len(cells) == 0 {
-		return nil, invalidf("Attempted to %s list which is null", verb)
-	}
-	if i < 0 || int(i) >= len(cells) {
-		return nil, invalidf("List index %d out of bound, list has size %d", i, len(cells))
-	}
-	return cells[i].Path, nil
-}
-
-func (mu *mutation) setIndex(op *operation, v value) error {
-	path, err := mu.listCell(op, "set an element on a")
-	if err != nil || v.Unset {
-		return err
-	}
-	return mu.setElement(op, path, v.Bytes)
-}
-
-func (mu *mutation) clearIndex(op *operation) error {
-	path, err := mu.listCell(op, "delete an element from a")
-	if err != nil || path == nil {
-		return err
-	}
-	mu.unsetElement(op, path)
-	return nil
-}
-
-// discardValues removes every element of a list that equals one of the values.
-func (mu *mutation) discardValues(op *operation, b []byte) error {
-	cells, err := mu.list(op.col)
-	if err != nil || b == nil {
-		return err
-	}
-	elems, err := cqltype.SplitCollection(op.col.Type, b)
-	if err != nil {
-		return invalidf("%s", err.Error())
-	}
-	for _, c := range cells {
-		for _, e := range elems {
-			if string(c.Value) == string(e) {
-				mu.unsetElement(op, c.Path)
-				break
-			}
-		}
-	}
 	return nil
 }
 

@@ -16,6 +16,9 @@ type preparedState struct {
 	plan  *planned
 	bytes int64       // what it counts for in the cache
 	used  atomic.Bool // since the eviction hand last passed
+	// outdated: clients have to prepare it again. It stays in the cache so
+	// that its successor knows which columns were announced before.
+	outdated atomic.Bool
 }
 
 type statementID [md5.Size]byte
@@ -95,17 +98,6 @@ func (c *statementCache) drop(i int) {
 	c.ring = c.ring[:last]
 }
 
-func (c *statementCache) remove(ps *Prepared) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, o := range c.ring {
-		if o == ps {
-			c.drop(i)
-			return
-		}
-	}
-}
-
 // count is the number of statements kept.
 func (c *statementCache) count() int {
 	c.mu.Lock()
@@ -154,6 +146,9 @@ func (e *Engine) Prepare(ctx context.Context, s *Session, text, keyspace string)
 }
 
 func (e *Engine) remember(ps *Prepared) {
+	if old := e.cache.get(ps.ID); old != nil {
+		ps.ColumnsChanged = old.ColumnsChanged || !sameColumns(old.ResultColumns, ps.ResultColumns)
+	}
 	e.cache.put(ps, e.opts.Limits.MaxPrepared.Load(), e.opts.Limits.MaxPreparedBytes.Load())
 }
 
@@ -210,10 +205,11 @@ func (ps *Prepared) holds(snap *schema.Snapshot) bool { return ps.plan.holds(sna
 
 // Lookup finds a prepared statement, planned anew where the schema changed
 // since; an Unprepared error when it is unknown, cannot be planned any more,
-// or has changed in a way that the client would not notice.
+// or has other variables or columns than its clients were told, as Cassandra
+// has it when a table was altered.
 func (e *Engine) Lookup(ctx context.Context, s *Session, id []byte) (*Prepared, error) {
 	ps := e.cache.get(id)
-	if ps == nil {
+	if ps == nil || ps.outdated.Load() {
 		return nil, unprepared(id)
 	}
 	snap := e.opts.Catalog.Snapshot()
@@ -221,11 +217,9 @@ func (e *Engine) Lookup(ctx context.Context, s *Session, id []byte) (*Prepared, 
 		return ps, nil
 	}
 	next, err := e.prepare(s, snap, ps.Text, ps.Keyspace)
-	// Before version 5 a client cannot be told that the columns of a result
-	// are others than those it was given, so it has to prepare again.
 	if err != nil || !sameColumns(ps.Variables, next.Variables) ||
-		(s.ProtocolVersion < 5 && !sameColumns(ps.ResultColumns, next.ResultColumns)) {
-		e.cache.remove(ps)
+		!sameColumns(ps.ResultColumns, next.ResultColumns) {
+		ps.outdated.Store(true)
 		return nil, unprepared(id)
 	}
 	e.remember(next)

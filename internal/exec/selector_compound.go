@@ -185,7 +185,7 @@ func (sp *selectorPlanner) set(e *cql.SetLit, want *cqltype.Type) (selector, err
 		return nil, err
 	}
 	return &buildSelector{
-		t: cqltype.SetOf(t), parts: parts, build: buildSet,
+		t: cqltype.SetOf(t), parts: parts, build: buildSorted,
 		text: "{" + selectorNames(parts) + "}",
 	}, nil
 }
@@ -209,7 +209,7 @@ func (sp *selectorPlanner) mapping(e *cql.MapLit, want *cqltype.Type) (selector,
 		parts = append(parts, keys[i], values[i])
 		names[i] = keys[i].name() + ": " + values[i].name()
 	}
-	return &buildSelector{t: want, parts: parts, build: buildMap, text: "{" + strings.Join(names, ", ") + "}"}, nil
+	return &buildSelector{t: want, parts: parts, build: buildSorted, text: "{" + strings.Join(names, ", ") + "}"}, nil
 }
 
 func (sp *selectorPlanner) udt(e *cql.UDTLit, want *cqltype.Type) (selector, error) {

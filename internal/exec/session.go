@@ -39,7 +39,7 @@ type Result struct {
 
 	// Rows. Data holds Count rows in wire form: each cell i32 length (-1: null) and bytes.
 	Columns     []cqlwire.ColumnSpec
-	MetadataID  []byte // v5 result metadata id (16 bytes); differs from the client's when columns changed
+	MetadataID  []byte // v5 result metadata id (16 bytes) of an EXECUTE; nil: the columns depend on the outcome
 	Count       int
 	Data        []byte
 	PagingState []byte // nil: no more pages
@@ -68,6 +68,10 @@ type Prepared struct {
 	PartitionKeyIdx  []int // indexes of Variables that make up the partition key; empty when they do not cover it
 	ResultColumns    []cqlwire.ColumnSpec
 	ResultMetadataID []byte
+	// ColumnsChanged: the statement was prepared before with other columns.
+	// A client before version 5 may still take its results for those, because
+	// another client's PREPARE made the id valid again.
+	ColumnsChanged bool
 
 	preparedState
 }

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"slices"
+
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
 	"varve/internal/cqltype"
@@ -56,10 +58,12 @@ func (c *constTerm) eval(*execution) (cqlwire.Value, error) { return c.v, nil }
 
 func constant(b []byte) term { return &constTerm{v: cqlwire.Value{Bytes: b}} }
 
-// markerTerm is a bind marker. Its value is checked and passed on as it is.
+// markerTerm is a bind marker. Its value is checked and passed on as it is,
+// but for sets and maps, whose elements a client may send in any order.
 type markerTerm struct {
-	index int
-	typ   *cqltype.Type
+	index   int
+	typ     *cqltype.Type
+	reorder bool // the type holds sets or maps whose order matters
 }
 
 func (m *markerTerm) eval(x *execution) (cqlwire.Value, error) {
@@ -73,7 +77,75 @@ func (m *markerTerm) eval(x *execution) (cqlwire.Value, error) {
 	if err := cqltype.Validate(m.typ, v.Bytes); err != nil {
 		return v, invalidf("%s", err.Error())
 	}
+	if m.reorder {
+		b, err := ordered(m.typ, v.Bytes)
+		if err != nil {
+			return v, invalidf("%s", err.Error())
+		}
+		v.Bytes = b
+	}
 	return v, nil
+}
+
+// holdsOrdered reports that values of t hold sets or maps at any depth.
+func holdsOrdered(t *cqltype.Type) bool {
+	return t.Kind == cqltype.KindSet || t.Kind == cqltype.KindMap || slices.ContainsFunc(t.Elems, holdsOrdered)
+}
+
+// ordered puts the elements of all sets and maps in a value in their types'
+// order, so that equal values have equal bytes. A value in order is returned as it is.
+func ordered(t *cqltype.Type, b []byte) ([]byte, error) {
+	if len(b) == 0 || !holdsOrdered(t) {
+		return b, nil
+	}
+	var (
+		parts  [][]byte
+		err    error
+		append = cqltype.AppendCollection
+	)
+	switch t.Kind {
+	case cqltype.KindList, cqltype.KindSet, cqltype.KindMap:
+		parts, err = cqltype.SplitCollection(t, b)
+	case cqltype.KindTuple, cqltype.KindUDT:
+		parts, err = cqltype.SplitTuple(t, b)
+		append = func(dst []byte, _ *cqltype.Type, parts [][]byte) []byte { return cqltype.AppendTuple(dst, parts) }
+	case cqltype.KindVector:
+		parts, err = cqltype.SplitVector(t, b)
+		append = cqltype.AppendVector
+	default:
+		return b, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	changed := false
+	for i, p := range parts {
+		elem := t.Elems[0]
+		if t.Kind == cqltype.KindTuple || t.Kind == cqltype.KindUDT {
+			elem = t.Elems[i]
+		} else if t.Kind == cqltype.KindMap {
+			elem = t.Elems[i%2]
+		}
+		q, err := ordered(elem, p)
+		if err != nil {
+			return nil, err
+		}
+		changed = changed || !sameBytes(p, q)
+		parts[i] = q
+	}
+	if t.Kind == cqltype.KindSet || t.Kind == cqltype.KindMap {
+		sorted, moved := cqltype.SortElements(t, parts)
+		parts, changed = sorted, changed || moved
+	}
+	if !changed {
+		return b, nil
+	}
+	return append(make([]byte, 0, len(b)), t, parts), nil
+}
+
+// sameBytes reports that two slices are one piece of memory.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 func (p *planner) marker(m *cql.Marker, recv cqlwire.ColumnSpec) term {
@@ -86,7 +158,7 @@ func (p *planner) marker(m *cql.Marker, recv cqlwire.ColumnSpec) term {
 		recv.Name = m.Name
 	}
 	p.variables[m.Index] = recv
-	return &markerTerm{index: m.Index, typ: recv.Type}
+	return &markerTerm{index: m.Index, typ: recv.Type, reorder: holdsOrdered(recv.Type)}
 }
 
 func literalTerm(l *cql.Literal, recv cqlwire.ColumnSpec) (term, error) {

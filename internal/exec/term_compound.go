@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"sort"
-
 	"varve/internal/cql"
 	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
@@ -10,40 +8,10 @@ import (
 
 // hasMarker reports a bind marker anywhere in an expression.
 func hasMarker(e cql.Expr) bool {
-	switch e := e.(type) {
-	case *cql.Marker:
-		return true
-	case *cql.ListLit:
-		return anyMarker(e.Elems)
-	case *cql.SetLit:
-		return anyMarker(e.Elems)
-	case *cql.MapLit:
-		return anyMarker(e.Keys) || anyMarker(e.Values)
-	case *cql.UDTLit:
-		return anyMarker(e.Values)
-	case *cql.TupleLit:
-		return anyMarker(e.Elems)
-	case *cql.Call:
-		return anyMarker(e.Args)
-	case *cql.TypeHint:
-		return hasMarker(e.Expr)
-	case *cql.CastExpr:
-		return hasMarker(e.Expr)
-	case *cql.Binary:
-		return hasMarker(e.L) || hasMarker(e.R)
-	case *cql.Neg:
-		return hasMarker(e.Expr)
-	}
-	return false
-}
-
-func anyMarker(es []cql.Expr) bool {
-	for _, e := range es {
-		if hasMarker(e) {
-			return true
-		}
-	}
-	return false
+	return anyExpr(e, func(e cql.Expr) bool {
+		_, ok := e.(*cql.Marker)
+		return ok
+	})
 }
 
 // compoundTerm builds a value out of parts. unset words the refusal of an
@@ -172,23 +140,17 @@ func (p *planner) setTerm(e *cql.SetLit, recv cqlwire.ColumnSpec) (term, error) 
 	if err != nil {
 		return nil, err
 	}
-	return (&compoundTerm{typ: t, parts: parts, build: buildSet}).fold()
+	return (&compoundTerm{typ: t, parts: parts, build: buildSorted}).fold()
 }
 
-func buildSet(t *cqltype.Type, parts [][]byte) ([]byte, error) {
+// buildSorted makes a set or a map: in order and without duplicates, the last
+// of several values for one key taken.
+func buildSorted(t *cqltype.Type, parts [][]byte) ([]byte, error) {
 	if err := refuseNulls(parts, "collections"); err != nil {
 		return nil, err
 	}
-	elem := t.Elems[0]
-	sort.SliceStable(parts, func(i, j int) bool { return cqltype.Compare(elem, parts[i], parts[j]) < 0 })
-	n := 0
-	for i, b := range parts {
-		if i == 0 || cqltype.Compare(elem, parts[n-1], b) != 0 {
-			parts[n] = b
-			n++
-		}
-	}
-	return cqltype.AppendCollection(nil, t, parts[:n]), nil
+	parts, _ = cqltype.SortElements(t, parts)
+	return cqltype.AppendCollection(nil, t, parts), nil
 }
 
 func (p *planner) mapTerm(e *cql.MapLit, recv cqlwire.ColumnSpec) (term, error) {
@@ -208,38 +170,7 @@ func (p *planner) mapTerm(e *cql.MapLit, recv cqlwire.ColumnSpec) (term, error) 
 	for i := range keys {
 		parts = append(parts, keys[i], values[i])
 	}
-	return (&compoundTerm{typ: t, parts: parts, build: buildMap}).fold()
-}
-
-// pairs sorts keys and values, given in turn, by key.
-type pairs struct {
-	t     *cqltype.Type
-	parts [][]byte
-}
-
-func (m pairs) Len() int           { return len(m.parts) / 2 }
-func (m pairs) Less(i, j int) bool { return cqltype.Compare(m.t, m.parts[2*i], m.parts[2*j]) < 0 }
-func (m pairs) Swap(i, j int) {
-	m.parts[2*i], m.parts[2*j] = m.parts[2*j], m.parts[2*i]
-	m.parts[2*i+1], m.parts[2*j+1] = m.parts[2*j+1], m.parts[2*i+1]
-}
-
-// buildMap keeps the last of several values for one key.
-func buildMap(t *cqltype.Type, parts [][]byte) ([]byte, error) {
-	if err := refuseNulls(parts, "collections"); err != nil {
-		return nil, err
-	}
-	m := pairs{t: t.Elems[0], parts: parts}
-	sort.Stable(m)
-	n := 0
-	for i := 0; i < len(parts); i += 2 {
-		if n > 0 && cqltype.Compare(m.t, parts[n-2], parts[i]) == 0 {
-			n -= 2
-		}
-		parts[n], parts[n+1] = parts[i], parts[i+1]
-		n += 2
-	}
-	return cqltype.AppendCollection(nil, t, parts[:n]), nil
+	return (&compoundTerm{typ: t, parts: parts, build: buildSorted}).fold()
 }
 
 // checkTuple tests a tuple literal against its receiver.

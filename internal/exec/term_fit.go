@@ -224,6 +224,11 @@ func (p *planner) resolveCall(e *cql.Call, want *cqltype.Type) (*cqlfunc.Functio
 func (p *planner) arg(e cql.Expr) cqlfunc.Arg {
 	e = unwrap(e, nil)
 	a := cqlfunc.Arg{Text: exprText(e)}
+	if kind, ok := constantKind(e); ok {
+		// Arithmetic on constants takes on the type it is wanted in, as they do.
+		a.Literal, a.Kind, a.Type = true, kind, p.typeOf(e)
+		return a
+	}
 	switch l := e.(type) {
 	case *cql.Literal:
 		if l.Kind != cqltype.LitNull {
@@ -235,6 +240,26 @@ func (p *planner) arg(e cql.Expr) cqlfunc.Arg {
 	}
 	a.Type = p.typeOf(e)
 	return a
+}
+
+// constantKind reports arithmetic on numeric constants alone, and the kind of its result.
+func constantKind(e cql.Expr) (cqltype.LiteralKind, bool) {
+	number := func(e cql.Expr) (cqltype.LiteralKind, bool) {
+		e = unwrap(e, nil)
+		if l, ok := e.(*cql.Literal); ok {
+			return l.Kind, l.Kind == cqltype.LitInteger || l.Kind == cqltype.LitFloat
+		}
+		return constantKind(e)
+	}
+	switch e := e.(type) {
+	case *cql.Neg:
+		return number(e.Expr)
+	case *cql.Binary:
+		l, lok := number(e.L)
+		r, rok := number(e.R)
+		return max(l, r), lok && rok
+	}
+	return 0, false
 }
 
 // typeOf is an expression's type where the expression alone decides it, else nil.

@@ -78,7 +78,7 @@ func (e *Engine) startTrace(s *Session, p *Params, request, text string) *Trace 
 		text = text[:maxTraceText]
 	}
 	t := &Trace{
-		id: randomTimeUUID(e), start: time.Now(), wall: e.opts.Clock(), client: s.Client.Addr(),
+		id: e.uuids.next(e.opts.Clock()), start: time.Now(), wall: e.opts.Clock(), client: s.Client.Addr(),
 		request: request, thread: requestThread,
 		parameters: map[string]string{
 			"consistency_level":        p.Consistency.String(),
@@ -93,8 +93,6 @@ func (e *Engine) startTrace(s *Session, p *Params, request, text string) *Trace 
 	}
 	return t
 }
-
-func randomTimeUUID(e *Engine) schema.UUID { return e.uuids.next(e.opts.Clock()) }
 
 // tracer writes finished traces to system_traces in the background. What does
 // not fit its queue is dropped: tracing must not hold requests up.
