@@ -1,0 +1,136 @@
+package store_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"varve/internal/cqltype"
+	"varve/internal/schema"
+	"varve/internal/store"
+	"varve/internal/vtest"
+)
+
+func counterTable() *schema.Table {
+	return vtest.NewTable(7, "t", vtest.PK("p", cqltype.Int), vtest.Col("v", cqltype.Counter))
+}
+
+func increment(st *store.Store, tab *schema.Table, k store.Key, delta int64) (store.Commit, error) {
+	b := st.NewBatch(1)
+	b.Row(tab, k, [][]byte{}).Increment(tab.Columns["v"], delta)
+	return st.Apply(tContext, b, false)
+}
+
+// TestCountersAddUp increments shared counters from many goroutines, then
+// cuts the power: no acknowledged increment may be lost, none doubled.
+func TestCountersAddUp(t *testing.T) {
+	tab := counterTable()
+	fs := vfs.NewCrashableMem()
+	st := mustOpen(t, memOptions(fs, 2))
+	const workers, each, counters = 6, 40, 2
+	var sums [counters]atomic.Int64
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 6))
+			for range each {
+				n, delta := r.IntN(counters), int64(r.IntN(100))-40
+				c, err := increment(st, tab, mustKey(t, tab, be32(n)), delta)
+				if err == nil {
+					err = c.Wait()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sums[n].Add(delta)
+			}
+		})
+	}
+	wg.Wait()
+	check := func(when string, st *store.Store) {
+		for n := range sums {
+			if got := readBigint(t, st, tab, mustKey(t, tab, be32(n))); got != sums[n].Load() {
+				t.Errorf("%s: counter %d is %d, increments add up to %d", when, n, got, sums[n].Load())
+			}
+		}
+	}
+	check("running", st)
+	if err := st.Flush(tContext, nil); err != nil {
+		t.Fatal(err)
+	}
+	check("flushed", st)
+	if err := st.Compact(tContext, tab); err != nil {
+		t.Fatal(err)
+	}
+	check("compacted", st)
+	after := fs.CrashClone(vfs.CrashCloneCfg{})
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st = mustOpen(t, memOptions(after, 2))
+	check("after a crash", st)
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCounterInOneBatchTwice adds twice to one counter in one batch.
+func TestCounterInOneBatchTwice(t *testing.T) {
+	tab := counterTable()
+	st := mustOpen(t, memOptions(vfs.NewMem(), 1))
+	k := mustKey(t, tab, be32(1))
+	b := st.NewBatch(1)
+	b.Row(tab, k, [][]byte{}).Increment(tab.Columns["v"], 5)
+	b.Row(tab, k, [][]byte{}).Increment(tab.Columns["v"], -7)
+	if err := applyWait(st, b, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := readBigint(t, st, tab, k); got != -2 {
+		t.Errorf("5 - 7 = %d", got)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeletedCounterIsGone deletes counters by cell, row and partition.
+func TestDeletedCounterIsGone(t *testing.T) {
+	tab := counterTable()
+	deletions := map[string]func(*store.Batch, store.Key){
+		"cell":      func(b *store.Batch, k store.Key) { b.Row(tab, k, [][]byte{}).Unset(tab.Columns["v"], 1<<60) },
+		"row":       func(b *store.Batch, k store.Key) { b.Row(tab, k, [][]byte{}).Delete(1 << 60) },
+		"partition": func(b *store.Batch, k store.Key) { b.DeletePartition(tab, k, 1<<60) },
+	}
+	for name, del := range deletions {
+		t.Run(name, func(t *testing.T) {
+			st := mustOpen(t, memOptions(vfs.NewMem(), 1))
+			k := mustKey(t, tab, be32(1))
+			c, err := increment(st, tab, k, 9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			b := st.NewBatch(1)
+			del(b, k)
+			if err := applyWait(st, b, false); err != nil {
+				t.Fatal(err)
+			}
+			parts, err := readPartition(st, tab, [][]byte{be32(1)}, store.RowQuery{}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(parts) != 0 {
+				t.Errorf("a deleted counter is still there: %v", vtest.Lines(parts))
+			}
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

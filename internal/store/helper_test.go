@@ -1,0 +1,5 @@
+package store_test
+
+import "context"
+
+var tContext = context.Background()
