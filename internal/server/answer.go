@@ -44,16 +44,19 @@ func (c *conn) answerTo(q *request, res *exec.Result) answer {
 	case KindQuery:
 		a.noMetadata = q.query.Params.SkipMetadata
 	case KindExecute:
-		id := res.MetadataID
-		if id == nil {
-			id = q.prepared.ResultMetadataID
+		if res.MetadataID == nil {
+			// Columns that depend on the outcome are told each time and never
+			// to be kept: the outcome of another request may be a different one.
+			break
 		}
-		if c.version >= cqlwire.V5 && !bytes.Equal(id, q.execute.ResultMetadataID) {
-			a.newMetadataID = id
-		} else {
-			// A client of an earlier version knows the columns that were
-			// announced when it prepared, and only those.
-			a.noMetadata = q.execute.Params.SkipMetadata && bytes.Equal(id, q.prepared.ResultMetadataID)
+		skip := q.execute.Params.SkipMetadata
+		switch same := bytes.Equal(res.MetadataID, q.execute.ResultMetadataID); {
+		case c.version < cqlwire.V5:
+			a.noMetadata = skip && !q.prepared.ColumnsChanged
+		case same:
+			a.noMetadata = skip
+		default:
+			a.newMetadataID = res.MetadataID
 		}
 	}
 	return a

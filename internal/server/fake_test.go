@@ -97,6 +97,10 @@ func (f *fake) Query(ctx context.Context, s *exec.Session, text string, p *exec.
 		return f.rows([]byte(strconv.Itoa(len(p.Values)))), nil
 	case "session":
 		return f.rows([]byte(fmt.Sprintf("%s/%s/%d/%s", s.Keyspace, s.Role, s.ProtocolVersion, p.Keyspace))), nil
+	case "outcome": // columns that depend on the outcome, as a conditional update has
+		res := f.rows([]byte("x"))
+		res.MetadataID = nil
+		return res, nil
 	case "big":
 		n, _ := strconv.Atoi(rest)
 		return f.rows(make([]byte, n)), nil
@@ -168,6 +172,18 @@ func (f *fake) Prepare(_ context.Context, s *exec.Session, text, keyspace string
 	f.prepared[string(id[:])] = ps
 	f.mu.Unlock()
 	return ps, nil
+}
+
+// setColumnsChanged marks a prepared statement, as the engine does when its columns are new.
+func (f *fake) setColumnsChanged(id []byte, changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.prepared[string(id)]
+	f.prepared[string(id)] = &exec.Prepared{
+		ID: old.ID, Text: old.Text, Keyspace: old.Keyspace,
+		Variables: old.Variables, PartitionKeyIdx: old.PartitionKeyIdx,
+		ResultColumns: old.ResultColumns, ResultMetadataID: old.ResultMetadataID, ColumnsChanged: changed,
+	}
 }
 
 func (f *fake) Lookup(_ context.Context, _ *exec.Session, id []byte) (*exec.Prepared, error) {

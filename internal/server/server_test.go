@@ -159,6 +159,32 @@ func TestPrepared(t *testing.T) {
 	})
 }
 
+// TestColumnsAlwaysTold executes statements whose columns a client may not take
+// for granted: they are sent although it asks to skip them.
+func TestColumnsAlwaysTold(t *testing.T) {
+	backend := newFake()
+	s := start(t, backend, nil)
+	inAllDialects(t, s, func(t *testing.T, c *client) {
+		execute := func(text string, changed bool) cqlwire.Rows {
+			c.send(cqlwire.OpPrepare, 3, 0, (&cqlwire.Prepare{Text: text}).Append(nil, c.v))
+			ps := c.result(c.recv()).Prepared
+			backend.setColumnsChanged(ps.ID, changed)
+			m := cqlwire.Execute{ID: ps.ID, ResultMetadataID: ps.ResultMetadataID, Params: cqlwire.QueryParams{
+				SkipMetadata: true, Values: []cqlwire.Value{{Bytes: []byte("x")}},
+			}}
+			c.send(cqlwire.OpExecute, 4, 0, m.Append(nil, c.v))
+			return c.result(c.recv()).Rows
+		}
+		if rows := execute("outcome", false); rows.Columns == nil || rows.NewMetadataID != nil {
+			t.Errorf("columns that depend on the outcome: %+v", rows)
+		}
+		// From version 5 on the id tells which columns the client knows.
+		if rows := execute("values", true); (rows.Columns == nil) != (c.v >= cqlwire.V5) {
+			t.Errorf("columns that changed once: %+v", rows)
+		}
+	})
+}
+
 func TestBatch(t *testing.T) {
 	s := start(t, newFake(), nil)
 	inAllDialects(t, s, func(t *testing.T, c *client) {
