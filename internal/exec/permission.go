@@ -34,6 +34,11 @@ func (e *Engine) authorize(s *Session, permission string, t *schema.Table) error
 	if !e.opts.Auth {
 		return nil
 	}
+	if t.System && permission != "SELECT" && s.Role != "" && !isSuperuser(e.opts.Catalog.Snapshot(), s.Role, 0) {
+		// A permission on all keyspaces does not reach system tables (CVE-2025-23015).
+		return unauthorizedf("User %s has no %s permission on %s or any of its parents",
+			s.Role, permission, tableResource(t.Keyspace, t.Name))
+	}
 	return e.authorizeTable(s, permission, t.Keyspace, t.Name)
 }
 

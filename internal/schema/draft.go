@@ -114,11 +114,3 @@ func (c *Catalog) version() UUID {
 	}
 	return nameUUID(h.Sum(nil))
 }
-
-// nameUUID makes a version 3 UUID (RFC 9562 section 5.3) of an md5 sum.
-func nameUUID(sum []byte) UUID {
-	u := UUID(sum)
-	u[6] = u[6]&0x0f | 0x30
-	u[8] = u[8]&0x3f | 0x80
-	return u
-}

@@ -4,9 +4,6 @@ import (
 	"varve/internal/cqltype"
 )
 
-// UUID is a 16-byte identifier (table ids, schema version).
-type UUID [16]byte
-
 // ColumnKind is a column's place in the primary key.
 type ColumnKind uint8
 

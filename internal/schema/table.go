@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,16 +15,6 @@ const maxColumnIDs = 1<<16 - 1
 // firstUserPhysID is where physical ids of user tables begin; those below
 // belong to system tables and are fixed for ever.
 const firstUserPhysID = 64
-
-// randomUUID makes a version 4 UUID.
-func randomUUID() UUID {
-	var u UUID
-	// Read never fails: the runtime ends the process when there is no randomness.
-	_, _ = rand.Read(u[:])
-	u[6] = u[6]&0x0f | 0x40
-	u[8] = u[8]&0x3f | 0x80
-	return u
-}
 
 // arrange fills everything of a table that follows from ByID.
 func (t *Table) arrange() error {
