@@ -13,12 +13,7 @@ type conditions struct {
 	regulars, statics []ifCondition
 }
 
-// onStatics reports that only the static row is asked about.
-func (c *conditions) onStatics() bool {
-	return !c.notExists && !c.exists && len(c.regulars) == 0
-}
-
-// condition is one comparison of IF.
+// ifCondition is one comparison of IF.
 type ifCondition struct {
 	col    *schema.Column
 	key    term // c[key]

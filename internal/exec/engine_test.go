@@ -32,7 +32,9 @@ func chatInsert(t testing.TB, te *testEngine) (*Prepared, *Params) {
 	ps := te.prepared(t, "INSERT INTO messages (channel_id, sent_at, message_id, body, sender) VALUES (?, ?, ?, ?, ?)")
 	p := one()
 	p.Values = []cqlwire.Value{
-		boundInt(1), {Bytes: bigintBytes(1_767_225_600_000)}, {Bytes: bigintBytes(1)},
+		boundInt(1),
+		{Bytes: bigintBytes(1_767_225_600_000)},
+		{Bytes: bigintBytes(1)},
 		boundText(strings.Repeat("x", 80)), boundText("somebody"),
 	}
 	return ps, p
@@ -202,7 +204,8 @@ func TestOversizedKeysAndValues(t *testing.T) {
 		{"INSERT INTO two (a, b, c) VALUES ('', '', ?)", []string{long + "x"}, "Key length of 65536 is longer than maximum of 65535"},
 		{"INSERT INTO t (k, v) VALUES ('a', ?)", []string{long[1:]}, ""},
 		{
-			"INSERT INTO t (k, v) VALUES ('a', ?)", []string{long},
+			"INSERT INTO t (k, v) VALUES ('a', ?)",
+			[]string{long},
 			"Cannot index value of size 65535 for index t_v on ks.t(v) (maximum allowed size=65535)",
 		},
 	} {

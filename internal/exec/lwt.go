@@ -2,32 +2,15 @@ package exec
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
 
-	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
 	"varve/internal/store"
 )
-
-// rowImage is a copy of one row as a conditional statement sees it; a nil
-// image is a row that is not there.
-type rowImage struct {
-	clustering [][]byte // nil: the static row
-	values     map[*schema.Column][]byte
-}
-
-func (r *rowImage) value(c *schema.Column) []byte {
-	if r == nil {
-		return nil
-	}
-	return r.values[c]
-}
 
 // casRow is one row that the conditions of a request ask about.
 type casRow struct {
@@ -142,15 +125,6 @@ func (r *casRequest) decide(ctx context.Context, l *store.Lock, view *store.View
 	w.Count, w.Data = 1, appliedTrue
 	w.Commit = &w.commit
 	return &w.Result, nil
-}
-
-var (
-	appliedTrue  = []byte{0, 0, 0, 1, 1}
-	appliedFalse = []byte{0, 0, 0, 1, 0}
-)
-
-func (r *casRequest) appliedSpec() cqlwire.ColumnSpec {
-	return cqlwire.ColumnSpec{Keyspace: r.t.Keyspace, Table: r.t.Name, Name: "[applied]", Type: cqltype.Boolean}
 }
 
 // addStatement checks that a statement is on the request's partition and
@@ -279,158 +253,6 @@ func (r *casRequest) rowFor(clustering [][]byte) *casRow {
 	return row
 }
 
-// collectColumns decides which columns a refusal returns: all of them for
-// [NOT] EXISTS, else those asked about, with the key before them in batches.
-func (r *casRequest) collectColumns() {
-	slices.SortStableFunc(r.rows, func(a, b *casRow) int { return compareClustering(r.t, a.clustering, b.clustering) })
-	if r.all {
-		r.columns = allColumns(r.t)
-		return
-	}
-	if r.batch {
-		r.columns = append(append(r.columns, r.t.PartitionKey...), r.t.Clustering...)
-	}
-	for _, s := range r.stmts {
-		if s.m.cond == nil {
-			continue
-		}
-		for _, cs := range [...][]ifCondition{s.m.cond.regulars, s.m.cond.statics} {
-			for i := range cs {
-				if !slices.Contains(r.columns, cs[i].col) {
-					r.columns = append(r.columns, cs[i].col)
-				}
-			}
-		}
-	}
-}
-
-func compareClustering(t *schema.Table, a, b [][]byte) int {
-	for i := range min(len(a), len(b)) {
-		if n := compareColumn(t.Clustering[i], a[i], b[i]); n != 0 {
-			return n
-		}
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-// read copies the rows that are asked about, out of one view.
-func (r *casRequest) read(view *store.View) error {
-	q := store.RowQuery{}
-	if len(r.t.Clustering) > 0 {
-		for _, row := range r.rows {
-			b := store.Bound{Prefix: row.clustering, Inclusive: true}
-			q.Slices = append(q.Slices, store.Slice{Start: b, End: b})
-		}
-	}
-	rows := view.Partition(r.t, r.key, q)
-	r.images = make([]*rowImage, len(r.rows))
-	if rows.NextPartition() {
-		r.static = r.image(rows.Static(), nil)
-		for rows.Next() {
-			img := r.image(rows.Row(), rows.Row().Clustering())
-			if len(r.rows) == 0 {
-				r.first = img
-				break
-			}
-			for i, want := range r.rows {
-				if compareClustering(r.t, want.clustering, img.clustering) == 0 {
-					r.images[i] = img
-				}
-			}
-		}
-	}
-	return rows.Close()
-}
-
-// image copies a row, and takes note of its newest timestamp.
-func (r *casRequest) image(row *store.Row, clustering [][]byte) *rowImage {
-	if row == nil {
-		return nil
-	}
-	img := &rowImage{values: map[*schema.Column][]byte{}}
-	cols := r.t.Static
-	if clustering != nil || len(r.t.Clustering) == 0 {
-		cols = r.t.Regular
-		img.clustering = make([][]byte, len(clustering))
-		for i, v := range clustering {
-			img.clustering[i] = bytes.Clone(v)
-			img.values[r.t.Clustering[i]] = img.clustering[i]
-		}
-	}
-	if m, ok := row.Marker(); ok {
-		r.newest = max(r.newest, m.Timestamp)
-	}
-	for _, c := range cols {
-		if c.Type.IsMultiCell() {
-			cells := row.Elements(nil, c)
-			for i := range cells {
-				r.newest = max(r.newest, cells[i].Timestamp)
-			}
-			if len(cells) > 0 {
-				img.values[c] = cellsValue(c.Type, cells)
-			}
-			continue
-		}
-		if cell, ok := row.Cell(c); ok {
-			r.newest = max(r.newest, cell.Timestamp)
-			img.values[c] = append([]byte{}, cell.Value...)
-		}
-	}
-	return img
-}
-
-// cellsValue puts the cells of a multi-cell column together to one value.
-func cellsValue(t *cqltype.Type, cells []store.Cell) []byte {
-	if t.Kind == cqltype.KindUDT {
-		fields := make([][]byte, len(t.Elems))
-		for _, c := range cells {
-			if i := int(binary.BigEndian.Uint16(c.Path)); i < len(fields) {
-				fields[i] = append([]byte{}, c.Value...)
-			}
-		}
-		return cqltype.AppendTuple(nil, fields)
-	}
-	elems := make([][]byte, 0, 2*len(cells))
-	for _, c := range cells {
-		if t.Kind != cqltype.KindList {
-			elems = append(elems, append([]byte{}, c.Path...))
-		}
-		if t.Kind != cqltype.KindSet {
-			elems = append(elems, append([]byte{}, c.Value...))
-		}
-	}
-	return cqltype.AppendCollection(nil, t, elems)
-}
-
-// holds checks every condition on the state read.
-func (r *casRequest) holds() (bool, error) {
-	ok := true
-	check := func(row *casRow, img *rowImage) error {
-		if (row.exists && img == nil) || (row.notExists && img != nil) {
-			ok = false
-		}
-		for _, a := range row.asked {
-			met, err := a.c.holds(a.x, img)
-			if err != nil {
-				return err
-			}
-			ok = ok && met
-		}
-		return nil
-	}
-	if r.statics != nil {
-		if err := check(r.statics, r.static); err != nil {
-			return false, err
-		}
-	}
-	for i, row := range r.rows {
-		if err := check(row, r.images[i]); err != nil {
-			return false, err
-		}
-	}
-	return ok, nil
-}
-
 // addChanges adds all statements' changes with one timestamp, newer than
 // anything that was read, as a Paxos ballot would be.
 func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
@@ -455,63 +277,3 @@ func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
 }
 
 var errBallot = errors.New("a cell has the largest timestamp there is: no conditional update can supersede it")
-
-// refusal is the answer [applied] = false with what the rows hold.
-func (r *casRequest) refusal() *Result {
-	res := &Result{Kind: cqlwire.ResultRows, Columns: []cqlwire.ColumnSpec{r.appliedSpec()}}
-	var found []*rowImage
-	for _, img := range r.images {
-		if img != nil {
-			found = append(found, img)
-		}
-	}
-	if r.first != nil {
-		found = append(found, r.first)
-	}
-	if len(found) == 0 && r.static != nil && r.returnsStatic() {
-		found = append(found, nil)
-	}
-	if len(found) == 0 {
-		res.Count, res.Data = 1, appliedFalse
-		return res
-	}
-	for _, c := range r.columns {
-		res.Columns = append(res.Columns, specOf(r.t, c))
-	}
-	for _, img := range found {
-		res.Data = append(res.Data, appliedFalse...)
-		for _, c := range r.columns {
-			res.Data = appendCell(res.Data, r.cell(c, img))
-		}
-		res.Count++
-	}
-	return res
-}
-
-// returnsStatic reports that the static row holds something that is returned.
-func (r *casRequest) returnsStatic() bool {
-	for _, c := range r.columns {
-		if c.Kind == schema.Static && r.cell(c, nil) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// cell is what a refusal tells of a column of a row.
-func (r *casRequest) cell(c *schema.Column, img *rowImage) []byte {
-	switch c.Kind {
-	case schema.PartitionKey:
-		return r.comps[c.Position]
-	case schema.Static:
-		if r.all && !r.touchesStatics {
-			return nil
-		}
-		return r.static.value(c)
-	case schema.Regular:
-		if r.all && !r.touchesRows {
-			return nil
-		}
-	}
-	return img.value(c)
-}

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"slices"
 
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
@@ -87,60 +86,40 @@ func (m *markerTerm) eval(x *execution) (cqlwire.Value, error) {
 	return v, nil
 }
 
-// holdsOrdered reports that values of t hold sets or maps at any depth.
+// holdsOrdered reports that ordered may change a value of t.
 func holdsOrdered(t *cqltype.Type) bool {
-	return t.Kind == cqltype.KindSet || t.Kind == cqltype.KindMap || slices.ContainsFunc(t.Elems, holdsOrdered)
+	return t.IsCollection() && (t.Kind != cqltype.KindList || holdsOrdered(t.Elems[0]))
 }
 
-// ordered puts the elements of all sets and maps in a value in their types'
-// order, so that equal values have equal bytes. A value in order is returned as it is.
+// ordered puts the elements of sets and maps in a collection in their types'
+// order, so that equal values have equal bytes. A value in order is returned as
+// it is. As in Cassandra, what is inside a tuple, user type or vector is not
+// looked at: clients read such values as they wrote them.
 func ordered(t *cqltype.Type, b []byte) ([]byte, error) {
 	if len(b) == 0 || !holdsOrdered(t) {
 		return b, nil
 	}
-	var (
-		parts  [][]byte
-		err    error
-		append = cqltype.AppendCollection
-	)
-	switch t.Kind {
-	case cqltype.KindList, cqltype.KindSet, cqltype.KindMap:
-		parts, err = cqltype.SplitCollection(t, b)
-	case cqltype.KindTuple, cqltype.KindUDT:
-		parts, err = cqltype.SplitTuple(t, b)
-		append = func(dst []byte, _ *cqltype.Type, parts [][]byte) []byte { return cqltype.AppendTuple(dst, parts) }
-	case cqltype.KindVector:
-		parts, err = cqltype.SplitVector(t, b)
-		append = cqltype.AppendVector
-	default:
-		return b, nil
-	}
+	parts, err := cqltype.SplitCollection(t, b)
 	if err != nil {
 		return nil, err
 	}
 	changed := false
 	for i, p := range parts {
-		elem := t.Elems[0]
-		if t.Kind == cqltype.KindTuple || t.Kind == cqltype.KindUDT {
-			elem = t.Elems[i]
-		} else if t.Kind == cqltype.KindMap {
-			elem = t.Elems[i%2]
-		}
-		q, err := ordered(elem, p)
+		q, err := ordered(t.Elems[i%len(t.Elems)], p)
 		if err != nil {
 			return nil, err
 		}
 		changed = changed || !sameBytes(p, q)
 		parts[i] = q
 	}
-	if t.Kind == cqltype.KindSet || t.Kind == cqltype.KindMap {
+	if t.Kind != cqltype.KindList {
 		sorted, moved := cqltype.SortElements(t, parts)
 		parts, changed = sorted, changed || moved
 	}
 	if !changed {
 		return b, nil
 	}
-	return append(make([]byte, 0, len(b)), t, parts), nil
+	return cqltype.AppendCollection(make([]byte, 0, len(b)), t, parts), nil
 }
 
 // sameBytes reports that two slices are one piece of memory.
