@@ -339,12 +339,16 @@ func checkTokenColumns(t *schema.Table, cols []*schema.Column) error {
 	for _, c := range cols {
 		named[c] = true
 	}
-	all := len(cols) == len(t.PartitionKey)
 	for _, c := range t.PartitionKey {
-		all = all && named[c]
+		if !named[c] {
+			return invalidf("The token() function must be applied to all partition key components or none of them")
+		}
 	}
-	if !all {
-		return invalidf("The token() function must be applied to all partition key components or none of them")
+	if len(named) < len(cols) {
+		return invalidf("The token() function contains duplicate partition key components")
+	}
+	if len(cols) > len(t.PartitionKey) {
+		return invalidf("The token() function must contains only partition key components")
 	}
 	for i, c := range t.PartitionKey {
 		if cols[i] != c {
