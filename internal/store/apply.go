@@ -298,9 +298,9 @@ func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
 func (sh *shard) commit(pb *pebble.Batch, b *Batch) error {
 	var err error
 	if sh.s.opts.Durability == Durable {
-		err = sh.db.ApplyNoSyncWait(pb, pebble.Sync)
+		err = sh.committed(sh.db.ApplyNoSyncWait(pb, pebble.Sync))
 	} else {
-		err = sh.db.Apply(pb, pebble.NoSync)
+		err = sh.write(pb, pebble.NoSync)
 	}
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)

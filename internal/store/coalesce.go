@@ -72,8 +72,9 @@ type run struct {
 	newest    int64
 	expiry    int64
 	estimated bool
-	old       bool // holds a span that exists already
-	joined    bool // begins where the run before it ends
+	old       bool     // holds a span that exists already
+	joined    bool     // begins where the run before it ends
+	keys      []string // its rows, where they are few and all can be removed
 }
 
 func (x *run) free() bool { return x.newest == 0 }
@@ -197,7 +198,30 @@ func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
 		}
 		return nil, nil
 	}
-	return next, sh.publish(t.tbl, sc.runs, in.dirty)
+	if t.sweep {
+		if err := sh.removeFew(sc.runs, in); err != nil {
+			return nil, err
+		}
+	}
+	return next, sh.publish(t.tbl, sc.runs, in)
+}
+
+// removeFew removes rows that only a head deletion killed and that are too few
+// for a span. Their stripes are held exclusively.
+func (sh *shard) removeFew(runs []run, in *intent) error {
+	written, ok := in.all()
+	if !ok {
+		return nil // a sweep finds them
+	}
+	var changes []change
+	for i := range runs {
+		if r := &runs[i]; r.free() && r.rows < minSpanRows && !r.old {
+			for _, k := range r.keys {
+				changes = append(changes, change{key: []byte(k)})
+			}
+		}
+	}
+	return sh.applyChanges(changes, written)
 }
 
 func (sh *shard) newScan(tbl *table, lo, hi []byte) (*deadScan, error) {
@@ -331,6 +355,9 @@ func (sc *deadScan) addRow(key []byte, f fate) {
 	r.hi = append(append(r.hi[:0], key...), 0)
 	r.rows++
 	r.newest, r.expiry = max(r.newest, f.newest), max(r.expiry, f.expiry)
+	if r.free() && r.rows <= minSpanRows {
+		r.keys = append(r.keys, string(key))
+	}
 }
 
 func (sc *deadScan) addSpan(x *span) {
@@ -374,8 +401,14 @@ func joinRuns(runs []run) []run {
 
 // publish puts runs into the map and their records beside the rows. The
 // stripes of all of them are held exclusively.
-func (sh *shard) publish(tbl *table, runs []run, dirty []string) error {
+func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
+	dirty := slices.Clone(in.dirty)
 	slices.Sort(dirty)
+	slices.Sort(in.dead)
+	runs = slices.Clone(runs)
+	for i := range runs {
+		in.raise(&runs[i])
+	}
 	var pieces []run
 	for _, r := range joinRuns(runs) {
 		pieces = splitRun(pieces, r, dirty)
@@ -429,12 +462,24 @@ func (sh *shard) publish(tbl *table, runs []run, dirty []string) error {
 	if pb.Empty() {
 		return pb.Close()
 	}
-	if err := sh.db.Apply(pb, pebble.NoSync); err != nil {
+	if err := sh.write(pb, pebble.NoSync); err != nil {
 		return err
 	}
 	// Views that note the epoch from here on are opened later than the spans are true.
 	sh.epoch.Store(epoch)
 	return pb.Close()
+}
+
+// raise makes a run keep the tombstones that were written into it since it was
+// read; x.dead is sorted.
+func (x *intent) raise(r *run) {
+	if x.deadNewest == 0 {
+		return
+	}
+	i, _ := slices.BinarySearch(x.dead, string(r.lo))
+	if x.deadOverflow || i < len(x.dead) && x.dead[i] < string(r.hi) {
+		r.newest = max(r.newest, x.deadNewest)
+	}
 }
 
 // same reports that the map holds a span of exactly these bounds already.
@@ -499,7 +544,7 @@ func (sh *shard) makeRoom(tbl *table, pieces []run) {
 		}
 	}
 	// A span leaves memory only once its record is gone: nobody would cut the record.
-	if len(gone) == 0 || sh.db.Apply(pb, pebble.NoSync) != nil {
+	if len(gone) == 0 || sh.write(pb, pebble.NoSync) != nil {
 		return
 	}
 	for _, x := range gone {

@@ -46,7 +46,7 @@ func (sh *shard) compactRange(ctx context.Context, lo, hi []byte) error {
 	if err := errors.Join(pb.Delete(lo, nil), pb.Delete(hi, nil)); err != nil {
 		return errors.Join(err, pb.Close())
 	}
-	if err := errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close()); err != nil {
+	if err := errors.Join(sh.write(pb, pebble.NoSync), pb.Close()); err != nil {
 		return err
 	}
 	return sh.compact(ctx, lo, hi)

@@ -68,8 +68,7 @@ func (sh *shard) commitSynced(b *pebble.Batch) error {
 	if err := sh.s.failed(); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	if err := sh.db.Apply(b, pebble.Sync); err != nil {
-		sh.s.fatal(err)
+	if err := sh.write(b, pebble.Sync); err != nil {
 		return err
 	}
 	if err := sh.s.failed(); err != nil {

@@ -93,23 +93,35 @@ func (sh *shard) flush(ctx context.Context) error {
 	}
 }
 
-// compact rewrites what lies in [lo, hi), flushing memtables first.
+// compact rewrites what lies in [lo, hi), flushing memtables first. When it
+// returns early, because of the context or of an error for which the engine
+// would try for ever, the work goes on: Pebble panics when a compaction that it
+// has picked but not begun is cancelled.
 func (sh *shard) compact(ctx context.Context, lo, hi []byte) error {
 	failed := sh.troubles.wait()
-	cctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-failed:
-			cancel()
-		case <-stop:
-		}
-	}()
-	err := sh.db.Compact(cctx, lo, hi, true)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		err = sh.troubles.last()
+	done := make(chan error, 1)
+	lo, hi = bytes.Clone(lo), bytes.Clone(hi)
+	go func() { done <- sh.db.Compact(context.Background(), lo, hi, true) }()
+	select {
+	case err := <-done:
+		return err
+	case <-failed:
+		return sh.troubles.last()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// write commits a Pebble batch.
+func (sh *shard) write(pb *pebble.Batch, o *pebble.WriteOptions) error {
+	return sh.committed(sh.db.Apply(pb, o))
+}
+
+// committed ends the store when a commit failed, since Pebble then holds back
+// all that come after it.
+func (sh *shard) committed(err error) error {
+	if err != nil && !errors.Is(err, pebble.ErrReadOnly) {
+		sh.s.fatal(err)
 	}
 	return err
 }
@@ -187,6 +199,9 @@ func (sh *shard) events() *pebble.EventListener {
 			msg := err.Error()
 			c.lastError.Store(&msg)
 			log.Error("storage engine", "shard", sh.idx, "err", err)
+			if !sh.s.armed.Load() { // the engine would try for ever to open
+				sh.s.fatal(fmt.Errorf("open shard %d: %w", sh.idx, err))
+			}
 			sh.troubles.raise(err)
 		},
 		CompactionEnd: func(i pebble.CompactionInfo) {

@@ -68,7 +68,7 @@ func (s *Store) loadSpans() error {
 			if pb.Empty() || s.opts.ReadOnly {
 				return nil
 			}
-			return sh.db.Apply(pb, pebble.NoSync)
+			return sh.write(pb, pebble.NoSync)
 		})
 		if err != nil {
 			return err

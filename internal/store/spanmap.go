@@ -46,11 +46,41 @@ const (
 
 func (x *span) bytes() int64 { return int64(len(x.lo)+len(x.hi)) + spanOverhead }
 
-// intent is a scan under way over lo <= key < hi: rows written meanwhile are dirty.
+// intent is a scan under way over lo <= key < hi, with what was written there meanwhile.
 type intent struct {
 	lo, hi   string
-	dirty    []string
-	overflow bool
+	dirty    []string // rows that may have come to life
+	overflow bool     // there are more of them
+	// Rows that were written without that: they are as dead as they were, but
+	// hold a tombstone that the scan may not have seen.
+	dead         []string
+	deadOverflow bool
+	deadNewest   int64 // newest deletion time of those tombstones
+}
+
+// note keeps a row that is about to be written.
+func (x *intent) note(key string, live bool, ldt int64) {
+	if live {
+		if len(x.dirty) < maxDirty {
+			x.dirty = append(x.dirty, strings.Clone(key))
+		} else {
+			x.overflow = true
+		}
+		return
+	}
+	x.deadNewest = max(x.deadNewest, ldt, 1)
+	if len(x.dead) < maxDirty {
+		x.dead = append(x.dead, strings.Clone(key))
+	} else {
+		x.deadOverflow = true
+	}
+}
+
+// all returns every row written, sorted; ok is false when there were too many to tell.
+func (x *intent) all() (keys []string, ok bool) {
+	keys = slices.Concat(x.dirty, x.dead)
+	slices.Sort(keys)
+	return slices.Compact(keys), !x.overflow && !x.deadOverflow
 }
 
 // spanMap holds one table's spans in one shard, sorted and disjoint.
@@ -230,11 +260,7 @@ func (m *spanMap) written(pb *pebble.Batch, key []byte, live bool, ldt int64) er
 	defer m.mu.Unlock()
 	for _, x := range m.intents {
 		if x.lo <= k && k < x.hi {
-			if len(x.dirty) < maxDirty {
-				x.dirty = append(x.dirty, strings.Clone(k))
-			} else {
-				x.overflow = true
-			}
+			x.note(k, live, ldt)
 		}
 	}
 	x := m.at(k)

@@ -172,10 +172,11 @@ func (sh *shard) sweepSome(tbl *table, cur, hi []byte, gcBefore int64, left *tom
 	defer sh.unlock(&all)
 	m.finish(in)
 	done = true
-	if in.overflow {
+	dirty, ok := in.all()
+	if !ok {
 		return next, nil // the next sweep comes by again
 	}
-	return next, sh.applyChanges(changes, in.dirty)
+	return next, sh.applyChanges(changes, dirty)
 }
 
 // purgeable gathers the changes of some thousand rows.
@@ -213,9 +214,8 @@ func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (chan
 }
 
 // applyChanges writes a sweep's changes but for rows written since it read
-// them. The stripes of all of them are held exclusively.
+// them, sorted. The stripes of all of them are held exclusively.
 func (sh *shard) applyChanges(changes []change, dirty []string) error {
-	slices.Sort(dirty)
 	pb := sh.db.NewBatch()
 	for _, c := range changes {
 		if _, found := slices.BinarySearch(dirty, string(c.key)); found {
@@ -228,7 +228,7 @@ func (sh *shard) applyChanges(changes []change, dirty []string) error {
 	if pb.Empty() {
 		return pb.Close()
 	}
-	return errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close())
+	return errors.Join(sh.write(pb, pebble.NoSync), pb.Close())
 }
 
 func (sh *shard) putChange(pb *pebble.Batch, c change) error {
@@ -332,7 +332,7 @@ func (sh *shard) purgeSpan(tbl *table, x *span, gcBefore int64) (*span, error) {
 	if err := errors.Join(pb.DeleteRange([]byte(x.lo), []byte(x.hi), nil), putSpan(pb, &y)); err != nil {
 		return nil, errors.Join(err, pb.Close())
 	}
-	if err := errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close()); err != nil {
+	if err := errors.Join(sh.write(pb, pebble.NoSync), pb.Close()); err != nil {
 		return nil, err
 	}
 	c, i := m.locate(x.lo)
@@ -525,18 +525,21 @@ func (sh *shard) purgeHead(ctx context.Context, tbl *table, h *headCopy, gcBefor
 			return err
 		}
 		stripe.Lock()
-		err = sh.applyChanges(changes, m.dirtyOf(in))
+		dirty, ok := m.writtenIn(in)
+		if ok {
+			err = sh.applyChanges(changes, dirty)
+		}
 		stripe.Unlock()
-		if err != nil {
-			return err
+		if err != nil || !ok {
+			return err // where too much was written, the next sweep tries again
 		}
 		cur = next
 	}
 	stripe.Lock()
 	defer stripe.Unlock()
-	dirty := m.dirtyOf(in)
-	if in.overflow {
-		return nil // tried again by the next sweep
+	dirty, ok := m.writtenIn(in)
+	if !ok {
+		return nil
 	}
 	pb := sh.db.NewBatch()
 	err := sh.purgeDirty(pb, tbl, len(lo), dirty)
@@ -546,20 +549,19 @@ func (sh *shard) purgeHead(ctx context.Context, tbl *table, h *headCopy, gcBefor
 	if err != nil {
 		return errors.Join(err, pb.Close())
 	}
-	return errors.Join(sh.db.Apply(pb, pebble.NoSync), pb.Close())
+	return errors.Join(sh.write(pb, pebble.NoSync), pb.Close())
 }
 
-func (m *spanMap) dirtyOf(in *intent) []string {
+func (m *spanMap) writtenIn(in *intent) (keys []string, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return slices.Clone(in.dirty)
+	return in.all()
 }
 
 // purgeDirty removes covered parts of single rows.
 func (sh *shard) purgeDirty(pb *pebble.Batch, tbl *table, prefix int, dirty []string) error {
-	slices.Sort(dirty)
 	var ignored tombs
-	for _, k := range slices.Compact(dirty) {
+	for _, k := range dirty {
 		v, err := sh.get([]byte(k))
 		if err != nil {
 			return err
