@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +19,10 @@ type Engine struct {
 	uuids  uuidSource
 	micros atomic.Int64 // the last timestamp given to a write
 
-	started     time.Time
-	passwords   passwords
-	warnDefault sync.Once // of the default superuser's password
-	builds      indexBuilds
-	gate        schemaGate
+	started   time.Time
+	passwords passwords
+	builds    indexBuilds
+	gate      schemaGate
 }
 
 // New builds an engine and starts its background work.

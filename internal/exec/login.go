@@ -114,11 +114,6 @@ func (e *Engine) Login(ctx context.Context, user, password string) (string, erro
 	if !role.Login {
 		return "", &cqlwire.Error{Code: cqlwire.ErrBadCredentials, Message: user + " is not permitted to log in"}
 	}
-	if role.DefaultPassword() {
-		e.warnDefault.Do(func() {
-			e.opts.Logger.Warn("the default superuser still has its default password; change it with ALTER ROLE", "role", user)
-		})
-	}
 	return role.Name, nil
 }
 
