@@ -9,6 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"varve/internal/store"
 )
 
 // backedUp is a memory disk with a closed store of two shards and a backup of it.
@@ -68,6 +70,7 @@ func judgeRestore(t *testing.T, r *rig, disk *vfs.MemFS, n int64, done bool) {
 	at.fs = disk
 	data, journals := at.dirs("target")
 	if !done {
+		at.neverHalf(data, journals)
 		err := (tool{disk, time.Now}).restore(t.Context(), "b", "x", data, journals, nil)
 		if errors.Is(err, ErrNotEmpty) { // it had gone further: to the end, or to where Open refuses
 			st, err := at.openErr(data, journals)
@@ -83,6 +86,20 @@ func judgeRestore(t *testing.T, r *rig, disk *vfs.MemFS, n int64, done bool) {
 		}
 	}
 	at.compare(at.open(data, journals))
+}
+
+// neverHalf opens the targets of an interrupted restore, where any bears its
+// mark: the store must refuse them.
+func (r *rig) neverHalf(data, journals []string) {
+	for _, d := range append(append([]string{}, data...), journals...) {
+		if _, err := r.fs.Stat(r.fs.PathJoin(d, store.StageDir)); err != nil {
+			continue
+		}
+		if st, err := r.openErr(data, journals); err == nil {
+			r.t.Errorf("%s bears the mark of a restore, and yet the store opens: %v", d, st.Close())
+		}
+		return
+	}
 }
 
 // TestCreateSurvivesFaults fails each of a sample of a backup's disk

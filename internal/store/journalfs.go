@@ -39,8 +39,30 @@ func (f journalFS) isJournal(name string) bool {
 	return strings.HasSuffix(name, ".log") && f.owns(f.FS.PathDir(name))
 }
 
+// before syncs the directory ahead of a change to one of the engine's marker
+// files. They say which manifest counts: without it a power cut could keep a
+// marker and lose its manifest, or lose the old marker and the new one.
+func (f journalFS) before(name string) error {
+	dir := f.FS.PathDir(name)
+	if !strings.HasPrefix(f.FS.PathBase(name), "marker.") || !f.owns(dir) {
+		return nil
+	}
+	return f.check(syncDir(f.FS, dir))
+}
+
+// Remove implements vfs.FS.
+func (f journalFS) Remove(name string) error {
+	if err := f.before(name); err != nil {
+		return err
+	}
+	return f.FS.Remove(name)
+}
+
 // Create implements vfs.FS.
 func (f journalFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.before(name); err != nil {
+		return nil, err
+	}
 	file, err := f.FS.Create(name, c)
 	if !f.isJournal(name) {
 		return file, err

@@ -110,6 +110,8 @@ func checkPlaces(o *Options, places []place, want identity) error {
 		case p.id.Role != p.role || p.id.Index != p.idx:
 			return fmt.Errorf("directory %s is given as %s %d but is %s %d of this store",
 				p.dir, p.role, p.idx, p.id.Role, p.id.Index)
+		case !usedDir(o.FS, p):
+			return fmt.Errorf("directory %s has lost its files: %s is empty or missing", p.dir, p.subdir())
 		}
 	}
 	if want.Shards != len(o.DataDirs) {
@@ -152,6 +154,9 @@ func createLayout(o *Options, places []place) (layout, error) {
 	id := &out.uuid
 	begun := places[0].id
 	for _, p := range places {
+		if _, err := o.FS.Stat(o.FS.PathJoin(p.dir, StageDir)); err == nil {
+			return out, fmt.Errorf("directory %s holds an interrupted restore: run the restore again", p.dir)
+		}
 		// Directories of this very creation may have been completed before the first one.
 		leftover := p.id != nil && (p.id.Creating || begun != nil && p.id.Store == begun.Store)
 		switch {

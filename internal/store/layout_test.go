@@ -22,6 +22,10 @@ func TestOpenRefusesWrongDirectories(t *testing.T) {
 		{"data directory emptied", func(t *testing.T, fs vfs.FS, o *store.Options) { empty(t, fs, "a/d1") }, "a/d1"},
 		{"data directory missing", func(t *testing.T, fs vfs.FS, o *store.Options) { remove(t, fs, "a/d1") }, "a/d1"},
 		{"first data directory missing", func(t *testing.T, fs vfs.FS, o *store.Options) { remove(t, fs, "a/d0") }, "a/d0"},
+		{"engine's files missing", func(t *testing.T, fs vfs.FS, o *store.Options) { remove(t, fs, "a/d1/pebble") }, "a/d1"},
+		{"engine's files emptied", func(t *testing.T, fs vfs.FS, o *store.Options) { empty(t, fs, "a/d0/pebble") }, "a/d0"},
+		{"engine's manifest lost", func(t *testing.T, fs vfs.FS, o *store.Options) { removeMarkers(t, fs, "a/d1/pebble") }, "a/d1"},
+		{"journal's files missing", func(t *testing.T, fs vfs.FS, o *store.Options) { remove(t, fs, "j/j0/journal") }, "j/j0"},
 		{"journal directory missing", func(t *testing.T, fs vfs.FS, o *store.Options) { remove(t, fs, "j/j1") }, "j/j1"},
 		{"journal directory emptied", func(t *testing.T, fs vfs.FS, o *store.Options) { empty(t, fs, "j/j1") }, "j/j1"},
 		{"data directories swapped", func(t *testing.T, fs vfs.FS, o *store.Options) {
@@ -96,6 +100,20 @@ func remove(t *testing.T, fs vfs.FS, dir string) {
 	t.Helper()
 	if err := fs.RemoveAll(dir); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// removeMarkers removes what names the engine's current manifest.
+func removeMarkers(t *testing.T, fs vfs.FS, dir string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, "marker.manifest") {
+			remove(t, fs, fs.PathJoin(dir, n))
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	s.cache = pebble.NewCache(o.CacheBytes)
 	s.fileCache = pebble.NewFileCache(2, 2000)
 	for i := range o.DataDirs {
-		if err := s.openShard(i); err != nil {
+		if err := s.openShard(i, id.fresh); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +101,8 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-func (s *Store) openShard(i int) error {
+// openShard opens the engine of a shard, and makes it only in a store that is being created.
+func (s *Store) openShard(i int, create bool) error {
 	sh := &shard{s: s, idx: i}
 	sh.hot.sh = sh
 	s.shards = append(s.shards, sh)
@@ -111,7 +112,9 @@ func (s *Store) openShard(i int) error {
 	if len(s.opts.JournalDirs) > 0 {
 		walDir = fs.PathJoin(s.opts.JournalDirs[i], journalSubdir)
 	}
-	db, err := openPebble(dir, sh.pebbleOptions(s.cache, s.fileCache, walDir))
+	po := sh.pebbleOptions(s.cache, s.fileCache, walDir)
+	po.ErrorIfNotExists = !create
+	db, err := openPebble(dir, po)
 	if err != nil {
 		// Pebble may have begun a compaction before it failed, which goes on with
 		// the caches: they stay.
