@@ -252,11 +252,13 @@ func (r *batchRun) runConditional(ctx context.Context) (*Result, error) {
 // runReading carries out a batch in which some list is changed by index or value.
 func (r *batchRun) runReading(ctx context.Context) (*Result, error) {
 	var keys []store.Key
-	for _, s := range r.stmts {
+	for i := range r.stmts {
+		s := &r.stmts[i]
 		k, err := s.m.targetKeys(&mutation{x: s.x, m: s.m})
 		if err != nil {
 			return nil, err
 		}
+		s.named.keys = k
 		keys = append(keys, k...)
 	}
 	ctx, cancel := r.x.writeDeadline(ctx)
@@ -293,7 +295,7 @@ func (r *batchRun) fill(b *store.Batch, view *store.View) error {
 	mu := mutations.Get().(*mutation)
 	defer mu.release()
 	for _, s := range r.stmts {
-		*mu = mutation{x: s.x, m: s.m, b: b, view: view, onKey: func(k store.Key) { seen.add(s.m.t, k) }}
+		*mu = mutation{x: s.x, m: s.m, b: b, view: view, named: s.named, onKey: func(k store.Key) { seen.add(s.m.t, k) }}
 		if err := mu.times(); err != nil {
 			return err
 		}

@@ -27,8 +27,9 @@ type casCondition struct {
 
 // casStatement is one statement of a conditional request.
 type casStatement struct {
-	m *modifyPlan
-	x *execution
+	m     *modifyPlan
+	x     *execution
+	named target
 }
 
 // casRequest is a conditional statement or a batch with conditions: all of it
@@ -149,6 +150,7 @@ func (r *casRequest) addStatement(s *casStatement) error {
 	if len(keys) != 1 {
 		return invalidf("Batch with conditions cannot span multiple partitions")
 	}
+	s.named.keys = keys
 	comps, err := keys[0].Components(r.t)
 	if err != nil {
 		return err
@@ -167,6 +169,7 @@ func (r *casRequest) addStatement(s *casStatement) error {
 	if err != nil {
 		return err
 	}
+	s.named.row = clustering
 	return r.addConditions(s, clustering)
 }
 
@@ -265,7 +268,7 @@ func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
 	}
 	for _, s := range r.stmts {
 		s.x.timestamp = ballot
-		mu := &mutation{x: s.x, m: s.m, b: b, view: view}
+		mu := &mutation{x: s.x, m: s.m, b: b, view: view, named: s.named}
 		if err := mu.times(); err != nil {
 			return err
 		}

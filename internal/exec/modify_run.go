@@ -92,6 +92,9 @@ func (x *execution) checkSize(t *schema.Table, b *store.Batch) error {
 
 // targetKeys are the partitions that a statement changes.
 func (m *modifyPlan) targetKeys(mu *mutation) ([]store.Key, error) {
+	if mu.named.keys != nil {
+		return mu.named.keys, nil
+	}
 	if m.where != nil {
 		return m.where.keys(mu.x)
 	}
@@ -114,6 +117,7 @@ func (m *modifyPlan) runReading(ctx context.Context, x *execution) (*Result, err
 	if err != nil {
 		return nil, err
 	}
+	mu.named.keys = keys
 	ctx, cancel := x.writeDeadline(ctx)
 	defer cancel()
 	l, err := x.e.opts.Store.Lock(ctx, m.t, keys...)

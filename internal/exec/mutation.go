@@ -20,11 +20,20 @@ type mutation struct {
 	rb         *store.RowBuilder
 	json       map[string]value // INSERT JSON's values by column; null where not given
 	onKey      func(store.Key)  // told of each partition; may be nil
+	named      target           // what is known already
 	size       int              // as batch_size_warn_threshold counts it
 
 	pending         []pendingCell // of lists, in the row being changed
 	entries         [][]byte      // scratch: values of index entries
 	compsBuf, ckBuf [4][]byte
+}
+
+// target is what a statement changes, evaluated ahead of its changes. Key
+// terms such as now() must not be evaluated twice: they would name a partition
+// that is not held, or a row that no condition was checked on.
+type target struct {
+	keys []store.Key // nil: not known yet
+	row  [][]byte    // the one row's clustering; nil: not known yet, or no row
 }
 
 // minTimestamp is the one value that stands for no timestamp.
@@ -90,7 +99,7 @@ func (mu *mutation) add() error {
 		return err
 	}
 	if m.ck != nil || len(m.t.Clustering) == 0 {
-		ck, err := mu.keyValues(mu.ckBuf[:0], m.t.Clustering, m.ck)
+		ck, err := mu.clusteringKey()
 		if err != nil {
 			return err
 		}
@@ -105,14 +114,27 @@ func (mu *mutation) add() error {
 
 // partitionKey evaluates the partition's key.
 func (mu *mutation) partitionKey() (err error) {
-	if mu.comps, err = mu.keyValues(mu.compsBuf[:0], mu.m.t.PartitionKey, mu.m.pk); err != nil {
-		return err
+	if mu.named.keys != nil {
+		mu.key = mu.named.keys[0]
+		mu.comps, err = mu.key.Components(mu.m.t)
+	} else {
+		if mu.comps, err = mu.keyValues(mu.compsBuf[:0], mu.m.t.PartitionKey, mu.m.pk); err != nil {
+			return err
+		}
+		mu.key, err = keyOf(mu.m.t, mu.comps)
 	}
-	mu.key, err = keyOf(mu.m.t, mu.comps)
 	if err == nil && mu.onKey != nil {
 		mu.onKey(mu.key)
 	}
 	return err
+}
+
+// clusteringKey evaluates the row's clustering.
+func (mu *mutation) clusteringKey() ([][]byte, error) {
+	if mu.named.row != nil {
+		return mu.named.row, nil
+	}
+	return mu.keyValues(mu.ckBuf[:0], mu.m.t.Clustering, mu.m.ck)
 }
 
 // keyValues evaluates the values of key columns, which must be there.
@@ -235,12 +257,12 @@ func (mu *mutation) addPartition() error {
 
 // addWhere carries out a statement whose rows WHERE names in a wider form.
 func (mu *mutation) addWhere() error {
-	m, w := mu.m, mu.m.where
-	keys, err := w.keys(mu.x)
+	m := mu.m
+	keys, err := m.targetKeys(mu)
 	if err != nil {
 		return err
 	}
-	slices, rows, err := w.slices(mu.x)
+	slices, rows, err := mu.whereSlices()
 	if err != nil {
 		return err
 	}
@@ -272,6 +294,15 @@ func (mu *mutation) addWhere() error {
 		}
 	}
 	return nil
+}
+
+// whereSlices evaluates what WHERE names of each partition.
+func (mu *mutation) whereSlices() (slices []store.Slice, rows bool, err error) {
+	if len(mu.named.row) > 0 {
+		b := store.Bound{Prefix: mu.named.row, Inclusive: true}
+		return []store.Slice{{Start: b, End: b}}, true, nil
+	}
+	return mu.m.where.slices(mu.x)
 }
 
 func (mu *mutation) addSlices(slices []store.Slice, rows bool) error {
