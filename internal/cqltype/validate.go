@@ -186,7 +186,7 @@ func validateCollection(t *Type, b []byte) error {
 	if len(b) < 4 {
 		return collectionError(t, errShort)
 	}
-	n, rest := int64(DecodeInt(b[:4])), b[4:]
+	n, rest, null := int64(DecodeInt(b[:4])), b[4:], false
 	if t.Kind == KindMap {
 		n *= 2
 	}
@@ -195,9 +195,12 @@ func validateCollection(t *Type, b []byte) error {
 		if !ok {
 			return collectionError(t, errShort)
 		}
-		if elem == nil {
+		if elem == nil && t.Kind != KindList {
 			return errNull
 		}
+		// Cassandra reads nulls in lists, which conditions with IN may hold, and
+		// so tells first what else is wrong.
+		null = null || elem == nil
 		et := t.Elems[0]
 		if t.Kind == KindMap && i%2 == 1 {
 			et = t.Elems[1]
@@ -212,6 +215,8 @@ func validateCollection(t *Type, b []byte) error {
 		return collectionError(t, errTrailing)
 	case n < 0:
 		return collectionError(t, errBadLength)
+	case null:
+		return errNull
 	}
 	return nil
 }
