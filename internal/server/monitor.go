@@ -15,7 +15,7 @@ const monitorIdleTicks = 50
 
 // numSlots bounds the readers that execute at one time; a reader that finds no
 // slot gives its requests goroutines of their own. A power of two.
-const numSlots = 1024
+const numSlots = 256
 
 // slotProbes is how many slots a reader tries.
 const slotProbes = 8
@@ -106,12 +106,14 @@ const numCosts = 1024
 
 // Scores of the table of slow statements: a slow run adds slowScore, a quick
 // one takes one off, and a statement with at least detachScore is given a
-// goroutine of its own. One slow run alone may be the machine's doing.
+// goroutine of its own. A single slow run may be the machine's doing, so two
+// are needed, and slowRun is well above what a point read takes: on a busy
+// machine, goroutines of their own were measured to double a read's cost.
 const (
 	slowScore    = 8
 	detachScore  = slowScore + slowScore/2
 	maxSlowScore = 64
-	slowRun      = 300 * time.Microsecond
+	slowRun      = time.Millisecond
 )
 
 // costs remembers which statements (by a hash) were slow lately. Colliding

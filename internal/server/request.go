@@ -198,8 +198,10 @@ func (c *conn) detach(r *reader) error {
 
 func (c *conn) runDetached(q *request) {
 	defer c.release()
+	// The time until this goroutine got to run says nothing of the statement.
+	start := c.srv.now()
 	res, err := c.execute(q)
-	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-q.start))
+	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-start))
 	c.finish(q, res, err)
 	c.releaseBytes(q.bytes)
 	putRequest(q)
