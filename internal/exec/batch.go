@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"varve/internal/cql"
 	"varve/internal/cqltype"

@@ -173,6 +173,11 @@ func (c *ifCondition) bound(x *execution) ([][]byte, error) {
 		if err != nil {
 			return nil, invalidf("%s", err.Error())
 		}
+		for i, e := range elems {
+			if len(e) == 0 && emptyIsNull(c.typ) {
+				elems[i] = nil
+			}
+		}
 		return elems, nil
 	}
 	out := make([][]byte, 0, len(terms))
@@ -190,6 +195,16 @@ func (c *ifCondition) bound(x *execution) ([][]byte, error) {
 		out = append(out, v.Bytes)
 	}
 	return out, nil
+}
+
+// emptyIsNull reports types of which no bytes mean no value. Within a list
+// drivers write null so.
+func emptyIsNull(t *cqltype.Type) bool {
+	switch t.Kind {
+	case cqltype.KindText, cqltype.KindAscii, cqltype.KindBlob, cqltype.KindCustom:
+		return false
+	}
+	return true
 }
 
 // holds tells whether the condition is met by a row (nil: there is none).

@@ -1,7 +1,6 @@
 package exec
 
 import (
-
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
 	"varve/internal/cqltype"

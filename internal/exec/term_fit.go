@@ -183,6 +183,9 @@ func (p *planner) resolve(e cql.Expr, want *cqltype.Type) (*cqlfunc.Function, []
 		return fn, []cql.Expr{e.Expr}, functionError(err)
 	case *cql.Binary:
 		fn, err := cqlfunc.Arithmetic(e.Op, p.arg(e.L), p.arg(e.R), want)
+		if err != nil {
+			err = p.innermost(e, want, err)
+		}
 		return fn, []cql.Expr{e.L, e.R}, functionError(err)
 	case *cql.Neg:
 		t := p.typeOf(e.Expr)
@@ -196,6 +199,20 @@ func (p *planner) resolve(e cql.Expr, want *cqltype.Type) (*cqlfunc.Function, []
 		return fn, []cql.Expr{e.Expr}, functionError(err)
 	}
 	return nil, nil, invalidf("Invalid term %s", exprText(e))
+}
+
+// innermost is the error of an operand that cannot be resolved itself, which
+// says more than err, that of the whole operation.
+func (p *planner) innermost(e *cql.Binary, want *cqltype.Type, err error) error {
+	for _, side := range [...]cql.Expr{e.L, e.R} {
+		switch side := unwrap(side, nil).(type) {
+		case *cql.Binary, *cql.Neg, *cql.Call, *cql.CastExpr:
+			if _, _, inner := p.resolve(side, want); inner != nil {
+				return inner
+			}
+		}
+	}
+	return err
 }
 
 func (p *planner) resolveCall(e *cql.Call, want *cqltype.Type) (*cqlfunc.Function, error) {
@@ -236,10 +253,43 @@ func (p *planner) arg(e cql.Expr) cqlfunc.Arg {
 		}
 		return a
 	case *cql.ListLit:
-		a.Elements = len(l.Elems)
+		a.Elements = make([]cqlfunc.Arg, len(l.Elems))
+		for i, el := range l.Elems {
+			a.Elements[i] = p.arg(el)
+		}
+	case *cql.SetLit, *cql.TupleLit:
+		a.Natural = p.naturalType(e)
 	}
 	a.Type = p.typeOf(e)
 	return a
+}
+
+// naturalType is the type that an expression has by itself, where constants
+// are taken for what they are at first sight; nil for markers and for literals
+// that such constants say nothing of.
+func (p *planner) naturalType(e cql.Expr) *cqltype.Type {
+	if t := p.typeOf(e); t != nil {
+		return t
+	}
+	switch e := unwrap(e, nil).(type) {
+	case *cql.Literal:
+		return cqltype.LiteralType(e.Kind, e.Text)
+	case *cql.SetLit:
+		for _, el := range e.Elems {
+			if t := p.naturalType(el); t != nil {
+				return cqltype.SetOf(t).AsFrozen()
+			}
+		}
+	case *cql.TupleLit:
+		elems := make([]*cqltype.Type, len(e.Elems))
+		for i, el := range e.Elems {
+			if elems[i] = p.naturalType(el); elems[i] == nil {
+				return nil
+			}
+		}
+		return cqltype.TupleOf(elems...).AsFrozen()
+	}
+	return nil
 }
 
 // constantKind reports arithmetic on numeric constants alone, and the kind of its result.
