@@ -79,6 +79,7 @@ func (b *batchPlan) run(ctx context.Context, x *execution) (*Result, error) {
 // Batch runs a protocol BATCH.
 func (e *Engine) Batch(ctx context.Context, s *Session, kind cql.BatchKind, items []BatchItem, p *Params) (*Result, error) {
 	tr := e.startTrace(s, p, "Execute batch of CQL3 queries", "")
+	start := time.Now()
 	res, err := e.batch(ctx, s, kind, items, p, tr)
 	for range maxReplans {
 		if !errors.Is(err, errStale) {
@@ -86,6 +87,7 @@ func (e *Engine) Batch(ctx context.Context, s *Session, kind cql.BatchKind, item
 		}
 		res, err = e.batch(ctx, s, kind, items, p, tr)
 	}
+	e.logSlow(start, "BATCH")
 	return e.finish(s, tr, res, err)
 }
 
