@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // CQL timestamps may name time zones; machines may lack their data
 
 	"varve/internal/cli"
 )

@@ -64,7 +64,23 @@ func newNodetool() *cobra.Command {
 	})
 	clear.Flags().StringVarP(&clearTag, "tag", "t", "", "the snapshot's name")
 	clear.Flags().BoolVar(&all, "all", false, "remove all snapshots")
+	seconds := 10
+	prof := call("profile FILE", "Write a CPU profile of the server, for go tool pprof", func(ctx context.Context, c *console.Client, _ io.Writer, args []string) error {
+		return nodetoolProfile(ctx, c, seconds, args)
+	})
+	prof.Flags().IntVar(&seconds, "seconds", seconds, "how long to look")
 	return cmd
+}
+
+func nodetoolProfile(ctx context.Context, c *console.Client, seconds int, args []string) error {
+	if len(args) != 1 {
+		return usageError("profile takes a file to write")
+	}
+	f, err := os.Create(args[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Copy(ctx, fmt.Sprintf("/v1/profile?seconds=%d", seconds), f), f.Close())
 }
 
 // addDataFlag adds --data, which finds the admin socket.

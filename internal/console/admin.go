@@ -105,6 +105,7 @@ func (a *Admin) Handler() http.Handler {
 		return struct{}{}, a.clearSnapshot(r)
 	})
 	handleStream(mux, "POST /v1/backup", a.backup)
+	mux.HandleFunc("GET /v1/profile", profile)
 	return mux
 }
 

@@ -77,6 +77,17 @@ func (c *Client) open(ctx context.Context, path string, req any) (io.ReadCloser,
 	return nil, errors.New(e.Error)
 }
 
+// Copy makes one GET call and copies its answer to w.
+func (c *Client) Copy(ctx context.Context, path string, w io.Writer) error {
+	body, err := c.open(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	_, err = io.Copy(w, body)
+	return err
+}
+
 // Stream makes one call whose answer is a line of JSON for each step; f is
 // called with each until the answer ends. The last line may carry an error.
 func (c *Client) Stream(ctx context.Context, path string, req any, f func(Progress)) error {

@@ -53,6 +53,10 @@ func (m *metrics) server(send func(prometheus.ValueType, string, string, float64
 		{"protocol_errors_total", "Requests that broke the protocol.", s.ProtocolErrors.Load()},
 		{"overloaded_total", "Requests refused as overloaded.", s.Overloaded.Load()},
 		{"paused_total", "Times a connection's reader waited at a limit.", s.Paused.Load()},
+		{"socket_reads_total", "Read calls that brought bytes.", s.Reads.Load()},
+		{"socket_writes_total", "Write calls.", s.Writes.Load()},
+		{"requests_handed_over_total", "Requests that ran long and gave up the connection's reader.", s.Stolen.Load()},
+		{"requests_detached_total", "Requests given a goroutine of their own.", s.Detached.Load()},
 		{"slow_clients_total", "Connections closed because answers were not taken.", s.SlowClients.Load()},
 		{"panics_total", "Requests that ended in a defect of the server.", s.Panics.Load()},
 	} {
