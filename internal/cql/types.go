@@ -109,7 +109,7 @@ func (p *parser) vector() TypeRef {
 	if p.err == nil && p.lex.bad == nil {
 		n, err := strconv.ParseInt(p.text(d), 10, 32)
 		if err != nil {
-			p.fail("Invalid vector dimension %s", p.text(d))
+			p.fail("Failed parsing statement: [%s] reason: NumberFormatException For input string: %q", p.lex.src, p.text(d))
 		}
 		t.Dim = int(n)
 	}

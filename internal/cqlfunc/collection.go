@@ -144,8 +144,8 @@ func resolveSimilarity(name string, args []Arg, receiver *cqltype.Type, f func(d
 
 // vectorOf is the vector type an argument has or may have, or nil.
 func vectorOf(a Arg, receiver *cqltype.Type) *cqltype.Type {
-	if a.Elements > 0 {
-		return cqltype.VectorOf(cqltype.Float, a.Elements)
+	if len(a.Elements) > 0 {
+		return cqltype.VectorOf(cqltype.Float, len(a.Elements))
 	}
 	if t := a.natural(); t != nil {
 		return t

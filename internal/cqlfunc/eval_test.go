@@ -155,7 +155,11 @@ func argOf(e cql.Expr) Arg {
 	case *cql.Marker:
 		return Arg{Text: text}
 	case *cql.ListLit:
-		return Arg{Elements: len(e.Elems), Text: text}
+		a := Arg{Text: text}
+		for _, el := range e.Elems {
+			a.Elements = append(a.Elements, argOf(el))
+		}
+		return a
 	}
 	_, t, err := evalExpr(e, nil)
 	if err != nil && t == nil {

@@ -55,9 +55,12 @@ type Arg struct {
 	Kind    cqltype.LiteralKind
 	// Text is the argument as messages show it. Without it they show its type.
 	Text string
-	// Elements is the number of elements of a list literal without a type of its
-	// own, which may stand for a vector of that dimension.
-	Elements int
+	// Elements are those of a list literal without a type of its own, which may
+	// stand for a vector of as many dimensions.
+	Elements []Arg
+	// Natural is the type that a set or tuple literal without a type of its own
+	// has by its constants' natural types, or nil.
+	Natural *cqltype.Type
 }
 
 // FailureError is a function that failed on its arguments.

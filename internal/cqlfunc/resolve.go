@@ -165,18 +165,34 @@ func (a Arg) fit(t *cqltype.Type) fitness {
 		return fits
 	}
 	if a.Type == nil {
-		if a.Elements > 0 && t.Kind != cqltype.KindList && (t.Kind != cqltype.KindVector || t.Dim != a.Elements) {
-			return unfit
-		}
-		return fits
+		return a.fitLiteral(t)
 	}
 	return fit(a.Type, t)
 }
 
+// fitLiteral is fit for markers and for literals without a type of their own.
+func (a Arg) fitLiteral(t *cqltype.Type) fitness {
+	if a.Elements != nil && t.Kind != cqltype.KindList && (t.Kind != cqltype.KindVector || t.Dim != len(a.Elements)) {
+		return unfit
+	}
+	if a.Natural != nil && a.Natural.Kind != t.Kind {
+		return unfit
+	}
+	for _, e := range a.Elements {
+		if e.fit(t.Elems[0]) == unfit {
+			return unfit
+		}
+	}
+	return fits
+}
+
 // natural is the type of the argument by itself, or nil.
 func (a Arg) natural() *cqltype.Type {
-	if a.Type != nil || !a.Literal {
+	switch {
+	case a.Type != nil:
 		return a.Type
+	case !a.Literal:
+		return a.Natural
 	}
 	switch a.Kind {
 	case cqltype.LitString:

@@ -13,6 +13,15 @@ func literal(k cqltype.LiteralKind) Arg { return Arg{Literal: true, Kind: k} }
 
 func typed(t *cqltype.Type) Arg { return Arg{Type: t} }
 
+// numbers is a list literal of n numbers.
+func numbers(n int) Arg {
+	a := Arg{}
+	for range n {
+		a.Elements = append(a.Elements, literal(cqltype.LitFloat))
+	}
+	return a
+}
+
 func TestResolution(t *testing.T) {
 	marker := Arg{}
 	for _, tc := range []struct {
@@ -44,8 +53,10 @@ func TestResolution(t *testing.T) {
 		{"nope", nil, nil, "Unknown function nope called"},
 		{"unixtimestampof", []Arg{marker}, nil, "Unknown function unixtimestampof called"},
 		{"floor", []Arg{typed(cqltype.Timestamp), literal(cqltype.LitDuration)}, nil, "timestamp"},
-		{"similarity_cosine", []Arg{{Elements: 2}, {Elements: 2}}, nil, "float"},
-		{"similarity_cosine", []Arg{{Elements: 2}, {Elements: 3}}, nil, "same vector dimensions"},
+		{"similarity_cosine", []Arg{numbers(2), numbers(2)}, nil, "float"},
+		{"similarity_cosine", []Arg{numbers(2), numbers(3)}, nil, "same vector dimensions"},
+		{"similarity_cosine", []Arg{numbers(1), {Elements: []Arg{literal(cqltype.LitString)}, Text: "['a']"}}, nil, "Type error: ['a'] cannot be passed"},
+		{"similarity_cosine", []Arg{numbers(2), {Natural: cqltype.SetOf(cqltype.Double)}}, nil, "requires a float vector argument"},
 		{"similarity_cosine", []Arg{marker, typed(cqltype.VectorOf(cqltype.Float, 3))}, nil, "float"},
 	} {
 		fn, agg, err := Resolve(tc.call, tc.args, tc.receiver, []*cqltype.Type{cqltype.Int})
