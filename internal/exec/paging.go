@@ -25,7 +25,11 @@ type pageState struct {
 	// indexValue is the indexed value of the entry last read, for index reads.
 	indexValue []byte
 	hasIndex   bool
-	static     bool // the entry was of a static row
+	index      uint32 // the index's physical id
+	static     bool   // the entry was of a static row
+	// valueOrder: the pages before came in order of indexed values, not of
+	// tokens, so that no other way to read goes on from here.
+	valueOrder bool
 }
 
 const (
@@ -36,6 +40,7 @@ const (
 	pageDone          = 1 << 2
 	pageHasIndex      = 1 << 3
 	pageStatic        = 1 << 4
+	pageValueOrder    = 1 << 5
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
@@ -53,6 +58,7 @@ func (s *pageState) encode(t *schema.Table) []byte {
 		{s.done, pageDone},
 		{s.hasIndex, pageHasIndex},
 		{s.static, pageStatic},
+		{s.valueOrder, pageValueOrder},
 	} {
 		if f.set {
 			flags |= f.bit
@@ -70,6 +76,7 @@ func (s *pageState) encode(t *schema.Table) []byte {
 		b = appendBytes(b, c)
 	}
 	if s.hasIndex {
+		b = binary.AppendUvarint(b, uint64(s.index))
 		b = appendBytes(b, s.indexValue)
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crcTable))
@@ -99,7 +106,8 @@ func decodePage(t *schema.Table, b []byte) (*pageState, error) {
 	d := pageDecoder{b: body[6:]}
 	s := &pageState{
 		done: flags&pageDone != 0, hasIndex: flags&pageHasIndex != 0, static: flags&pageStatic != 0,
-		remaining: d.varint(), perPartition: d.varint(),
+		valueOrder: flags&pageValueOrder != 0,
+		remaining:  d.varint(), perPartition: d.varint(),
 	}
 	if flags&pageHasKey != 0 {
 		s.key = d.components(len(t.PartitionKey))
@@ -108,6 +116,7 @@ func decodePage(t *schema.Table, b []byte) (*pageState, error) {
 		s.clustering = d.components(len(t.Clustering))
 	}
 	if s.hasIndex {
+		s.index = uint32(d.uvarint())
 		s.indexValue = d.bytes()
 	}
 	if d.bad || len(d.b) != 0 || s.remaining < -1 || s.perPartition < -1 {
@@ -123,6 +132,16 @@ type pageDecoder struct {
 
 func (d *pageDecoder) varint() int64 {
 	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *pageDecoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
 	if n <= 0 {
 		d.bad = true
 		return 0

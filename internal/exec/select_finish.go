@@ -21,6 +21,7 @@ func (r *selectRun) finish() (*Result, error) {
 	if w := sp.where; w.keyRange || w.usesIndex {
 		r.report(nil)
 	}
+	r.x.trace.Stage(requestThread)
 	res := &Result{Kind: cqlwire.ResultRows, Columns: sp.columns, Count: r.count, Data: r.data.b, Release: r.data.release}
 	if r.next != nil {
 		res.PagingState = r.next.encode(sp.table)
@@ -113,6 +114,7 @@ func (r *selectRun) tooManyTombstones(t *store.TombstoneError) error {
 	r.report(t)
 	x.e.opts.Logger.Error(fmt.Sprintf("Scanned over %d tombstones during query '%s' (last scanned row token was %d and partion key was (%s)); query aborted",
 		t.Count, r.queryText(), t.Token, r.lastKeyText(t)))
+	x.trace.Stage(requestThread)
 	x.trace.Event("Failed; received 0 of 1 responses")
 	addr := x.e.opts.Node.Address.Addr()
 	if !addr.IsValid() || addr.IsUnspecified() {

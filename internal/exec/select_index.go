@@ -29,14 +29,19 @@ type indexRead struct {
 	slices  []store.Slice // what clustering restrictions allow; nil: all
 	tokens  store.TokenRange
 	values  [][]byte // scratch
-	stale   []store.IndexEntry
+	sorted  bool     // entries are put in token order
+	// passed is a partition of which an earlier page returned all it may.
+	passed *store.Key
+	stale  []store.IndexEntry
 }
 
 // mark notes the entry at hand in a page's state.
 func (ir *indexRead) mark(s *pageState) {
 	s.hasIndex = true
 	s.indexValue = bytes.Clone(ir.entry.Value)
+	s.index = ir.x.PhysID
 	s.static = ir.static()
+	s.valueOrder = ir.driver.op == restrictSlice && !ir.sorted
 }
 
 func (ir *indexRead) static() bool { return ir.x.Column.Kind == schema.Static }
@@ -141,7 +146,11 @@ func (r *selectRun) readIndex(ctx context.Context) error {
 		return r.closeGroups()
 	}
 	r.x.trace.Event("Executing read on %s.%s using index %s", r.plan.table.Keyspace, r.plan.table.Name, ir.x.Name)
+	if s := r.resume; s != nil && s.valueOrder && s.index != ir.x.PhysID {
+		return errPagingState
+	}
 	if ir.driver.op == restrictSlice && r.needsTokenOrder() {
+		ir.sorted = true
 		err = r.readSorted(ctx, q)
 	} else {
 		err = r.readEntries(ctx, q)
@@ -155,30 +164,23 @@ func (r *selectRun) readIndex(ctx context.Context) error {
 	return err
 }
 
-// needsTokenOrder: partitions must come one after another.
-func (r *selectRun) needsTokenOrder() bool { return r.plan.groupBy || r.perLimit != noLimit }
+// needsTokenOrder: partitions must come one after another, or the pages before
+// came from a read in token order (the index is younger than they are).
+func (r *selectRun) needsTokenOrder() bool {
+	s := r.resume
+	return r.plan.groupBy || r.perLimit != noLimit || (s != nil && s.key != nil && !s.valueOrder)
+}
 
 func (r *selectRun) readEntries(ctx context.Context, q store.IndexQuery) error {
 	ir, t := r.index, r.plan.table
-	if s := r.resume; s != nil && s.hasIndex {
+	if s := r.resume; s != nil && s.key != nil {
 		k, err := store.KeyOf(t, s.key)
 		if err != nil {
 			return errPagingState
 		}
-		after := &store.IndexEntry{Value: s.indexValue, Key: k, Clustering: s.clustering}
-		if ir.static() {
-			after.Clustering = nil
-		} else if after.Clustering == nil {
-			after.Clustering = [][]byte{}
+		if err := r.resumeEntries(ctx, &q, s, k); err != nil {
+			return err
 		}
-		if ir.static() && !s.done {
-			// The page ended inside the entry's partition: go on there first.
-			ir.entry = store.IndexEntry{Value: s.indexValue, Key: k}
-			if err := r.readEntry(ctx, s.clustering); err != nil {
-				return err
-			}
-		}
-		q.After = after
 	}
 	it := r.view.Index(t, ir.x, q)
 	err := r.eachEntry(ctx, it)
@@ -186,6 +188,38 @@ func (r *selectRun) readEntries(ctx context.Context, q store.IndexQuery) error {
 		err = cerr
 	}
 	return err
+}
+
+// resumeEntries sets q to go on where the page before ended. That may have
+// been a read of another kind, if the index was made meanwhile: entries of one
+// value are in token order as rows are.
+func (r *selectRun) resumeEntries(ctx context.Context, q *store.IndexQuery, s *pageState, k store.Key) error {
+	ir := r.index
+	after := &store.IndexEntry{Value: q.Lo, Key: k, Clustering: s.clustering}
+	if s.hasIndex && s.index == ir.x.PhysID {
+		after.Value = s.indexValue
+	}
+	if s.done && len(s.clustering) == 0 {
+		ir.passed = &k
+	}
+	if ir.static() {
+		after.Clustering = nil
+		if !s.done {
+			// The page ended inside the entry's partition: go on there first.
+			ir.entry = store.IndexEntry{Value: after.Value, Key: k}
+			if err := r.readEntry(ctx, s.clustering); err != nil {
+				return err
+			}
+			ir.passed = &k
+		}
+	} else if after.Clustering == nil {
+		after.Clustering = [][]byte{}
+		if len(r.plan.table.Clustering) > 0 {
+			after.Clustering = nil // the partition's first entry; passed leaves out the rest
+		}
+	}
+	q.After = after
+	return nil
 }
 
 func (r *selectRun) eachEntry(ctx context.Context, it *store.IndexIter) error {
@@ -200,6 +234,9 @@ func (r *selectRun) eachEntry(ctx context.Context, it *store.IndexIter) error {
 			return nil
 		}
 		ir.entry = it.Entry()
+		if ir.passed != nil && ir.passed.Equal(ir.entry.Key) {
+			continue
+		}
 		if err := r.readEntry(ctx, nil); err != nil {
 			return err
 		}
@@ -264,7 +301,7 @@ func (r *selectRun) readSorted(ctx context.Context, q store.IndexQuery) error {
 	}
 	sort.SliceStable(entries, func(i, j int) bool { return order(&entries[i], &entries[j]) < 0 })
 	var from *store.IndexEntry
-	if s := r.resume; s != nil && s.hasIndex {
+	if s := r.resume; s != nil && s.key != nil {
 		k, err := store.KeyOf(t, s.key)
 		if err != nil {
 			return errPagingState

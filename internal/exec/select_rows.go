@@ -73,7 +73,6 @@ func (r *selectRun) closeGroup() error {
 		return errFull
 	}
 	if r.pageLeft <= 0 || (r.paging && len(b) >= pageBytes) {
-		// There is more: the row that ended the group was seen.
 		done := r.last.static || r.last.perLeft <= 0 || len(r.plan.table.Clustering) == 0
 		var ck [][]byte
 		if n := len(r.last.clustering); n > 0 && (!done || r.index != nil) {
@@ -106,11 +105,14 @@ func (r *selectRun) closeGroups() error {
 			return err
 		}
 	}
+	// A full page says that there may be more even when it is the last, as in
+	// Cassandra: clients go by the number of rows.
 	if err := r.closeGroup(); err != nil && err != errFull {
 		return err
 	}
-	// The last group is the read's end, however full the page.
-	r.next = nil
+	if !sp.groupBy {
+		r.next = nil
+	}
 	return nil
 }
 

@@ -140,10 +140,10 @@ func (r *selectRun) free() {
 // begin evaluates limits, filters and the paging state.
 func (r *selectRun) begin() (err error) {
 	sp, x := r.plan, r.x
-	if r.limit, err = evalLimit(x, sp.limit, "LIMIT"); err != nil {
+	if r.limit, err = evalLimit(x, sp.limit); err != nil {
 		return err
 	}
-	if r.perLimit, err = evalLimit(x, sp.perPartition, "LIMIT"); err != nil {
+	if r.perLimit, err = evalLimit(x, sp.perPartition); err != nil {
 		return err
 	}
 	if r.keyFilters, err = bindFilters(x, sp.keyFilters); err != nil {
@@ -197,7 +197,7 @@ func (r *selectRun) startAggregates() {
 }
 
 // evalLimit is a limit's value; noLimit when there is none.
-func evalLimit(x *execution, t term, what string) (int64, error) {
+func evalLimit(x *execution, t term) (int64, error) {
 	if t == nil {
 		return noLimit, nil
 	}
@@ -216,7 +216,7 @@ func evalLimit(x *execution, t term, what string) (int64, error) {
 	}
 	n := int32(uint32(v.Bytes[0])<<24 | uint32(v.Bytes[1])<<16 | uint32(v.Bytes[2])<<8 | uint32(v.Bytes[3]))
 	if n <= 0 {
-		return 0, invalidf("%s must be strictly positive", what)
+		return 0, invalidf("LIMIT must be strictly positive")
 	}
 	return int64(n), nil
 }
@@ -239,6 +239,7 @@ func (r *selectRun) openView() {
 		o.Deadline = r.deadline
 	}
 	r.view = r.st.View(o)
+	r.x.trace.Stage(readThread)
 }
 
 // read takes all rows of the page in.

@@ -50,7 +50,7 @@ func (r *selectRun) queryText() string {
 // rowLimit is the number of rows that the read was to return: the page's or
 // the statement's, whichever is less.
 func (r *selectRun) rowLimit() int64 {
-	n, err := evalLimit(r.x, r.plan.limit, "LIMIT")
+	n, err := evalLimit(r.x, r.plan.limit)
 	if err != nil {
 		n = noLimit
 	}

@@ -315,6 +315,9 @@ func (w *where) supported(r *restriction) bool {
 // its column. One that is still being filled finds none.
 func indexSupports(x *schema.Index, r *restriction) bool {
 	if x.Building {
+		return false // rows from before it may have no entry yet
+	}
+	if x.Building {
 		return false
 	}
 	switch r.op {

@@ -46,15 +46,20 @@ func (w *where) pieces(x *execution, r *restriction) ([]store.Slice, error) {
 		return nil, err
 	}
 	out := rangePieces(r.cols, lo, hi)
-	slices.SortFunc(out, func(a, b store.Slice) int {
-		if n := comparePrefix(r.cols, a.Start.Prefix, b.Start.Prefix); n != 0 {
+	sortPieces(r.cols, out)
+	return out, nil
+}
+
+// sortPieces puts disjoint slices in the table's order.
+func sortPieces(cols []*schema.Column, pieces []store.Slice) {
+	slices.SortFunc(pieces, func(a, b store.Slice) int {
+		if n := comparePrefix(cols, a.Start.Prefix, b.Start.Prefix); n != 0 {
 			return n
 		}
 		// One prefix begins with the other: the piece that takes its prefix
 		// in whole comes first unless it starts past it.
 		return startRank(a.Start, len(b.Start.Prefix)) - startRank(b.Start, len(a.Start.Prefix))
 	})
-	return out, nil
 }
 
 // startRank places a start bound against a longer or equal one that begins with its prefix.
