@@ -160,7 +160,8 @@ func (sp *selectPlan) groupColumn(list *selectorPlanner, g cql.Expr) (*schema.Co
 		return nil, err
 	}
 	if len(sub.aggs) > 0 {
-		return nil, invalidf("Aggregate functions are not supported within the GROUP BY clause, got: %s", sub.aggs[0].agg.Name)
+		return nil, invalidf("Aggregate functions are not supported within the GROUP BY clause, got: %s",
+			sub.aggs[0].agg.Name)
 	}
 	switch len(sub.used) {
 	case 0:
@@ -171,7 +172,8 @@ func (sp *selectPlan) groupColumn(list *selectorPlanner, g cql.Expr) (*schema.Co
 		for i, c := range sub.used {
 			names[i] = c.Name
 		}
-		return nil, invalidf("GROUP BY functions accept only one clustering column as parameter, got: %s", strings.Join(names, ","))
+		return nil, invalidf("GROUP BY functions accept only one clustering column as parameter, got: %s",
+			strings.Join(names, ","))
 	}
 	c := sub.used[0]
 	if c.Kind != schema.Clustering {

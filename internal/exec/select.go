@@ -78,7 +78,9 @@ func (p *planner) planSelect(st *cql.Select) (*selectPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp.where, err = p.whereOf(t, st.Where, whereOptions{kind: "SELECT", allowFiltering: st.AllowFiltering, staticOnly: staticOnly})
+	sp.where, err = p.whereOf(t, st.Where, whereOptions{
+		kind: "SELECT", allowFiltering: st.AllowFiltering, staticOnly: staticOnly,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +181,9 @@ func (sp *selectPlan) planList(list *selectorPlanner, st *cql.Select) error {
 		for _, c := range sp.columns {
 			sp.names = append(sp.names, c.Name)
 		}
-		sp.columns = []cqlwire.ColumnSpec{{Keyspace: sp.table.Keyspace, Table: sp.table.Name, Name: "[json]", Type: cqltype.Text}}
+		sp.columns = []cqlwire.ColumnSpec{{
+			Keyspace: sp.table.Keyspace, Table: sp.table.Name, Name: "[json]", Type: cqltype.Text,
+		}}
 	}
 	return nil
 }
@@ -193,12 +197,14 @@ func (sp *selectPlan) checkDistinct(st *cql.Select) error {
 		onlyStatic = onlyStatic && r.first().Kind == schema.Static
 	}
 	if len(sp.where.clustering) > 0 || !onlyStatic {
-		return invalidf("SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.")
+		return invalidf("SELECT DISTINCT with WHERE clause only supports restriction by partition key " +
+			"and/or static columns.")
 	}
 	selected := map[*schema.Column]bool{}
 	for _, c := range sp.used {
 		if c.Kind != schema.PartitionKey && c.Kind != schema.Static {
-			return invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", c.Name)
+			return invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)",
+				c.Name)
 		}
 		selected[c] = true
 	}
@@ -247,7 +253,8 @@ func (sp *selectPlan) planOrder(st *cql.Select) error {
 		}
 		for pos != c.Position {
 			if pos > c.Position || !w.fixed(t.Clustering[pos]) {
-				return invalidf("Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY")
+				return invalidf("Order by currently only supports the ordering of columns following their " +
+					"declared order in the PRIMARY KEY")
 			}
 			pos++
 		}

@@ -22,7 +22,9 @@ func (r *selectRun) finish() (*Result, error) {
 		r.report(nil)
 	}
 	r.x.trace.Stage(requestThread)
-	res := &Result{Kind: cqlwire.ResultRows, Columns: sp.columns, Count: r.count, Data: r.data.b, Release: r.data.release}
+	res := &Result{
+		Kind: cqlwire.ResultRows, Columns: sp.columns, Count: r.count, Data: r.data.b, Release: r.data.release,
+	}
 	if r.next != nil {
 		res.PagingState = r.next.encode(sp.table)
 	}
@@ -62,7 +64,8 @@ func (r *selectRun) report(failed *store.TombstoneError) {
 			r.live, r.stats.Walked, r.stats.Jumped, r.stats.Spans)
 	}
 	if over {
-		text := fmt.Sprintf("Read %d live rows and %d tombstone cells for query %.*s; token %d (see tombstone_warn_threshold)",
+		text := fmt.Sprintf("Read %d live rows and %d tombstone cells for query %.*s; token %d "+
+			"(see tombstone_warn_threshold)",
 			r.live, n, maxQueryText, r.queryText(), r.lastToken(failed))
 		x.warnings = append(x.warnings, text)
 		x.e.opts.Logger.Warn(text)
@@ -112,7 +115,8 @@ func (r *selectRun) tooManyTombstones(t *store.TombstoneError) error {
 			x.e.opts.Limits.TombstoneFail.Load(), r.queryText())
 	}
 	r.report(t)
-	x.e.opts.Logger.Error(fmt.Sprintf("Scanned over %d tombstones during query '%s' (last scanned row token was %d and partion key was (%s)); query aborted",
+	x.e.opts.Logger.Error(fmt.Sprintf("Scanned over %d tombstones during query '%s' "+
+		"(last scanned row token was %d and partion key was (%s)); query aborted",
 		t.Count, r.queryText(), t.Token, r.lastKeyText(t)))
 	x.trace.Stage(requestThread)
 	x.trace.Event("Failed; received 0 of 1 responses")

@@ -280,7 +280,8 @@ func (r *selectRun) readSorted(ctx context.Context, q store.IndexQuery) error {
 	for it.Next() {
 		if len(entries) == maxSortedEntries {
 			_ = it.Close()
-			return invalidf("The index range holds more than %d entries, too many to be grouped by partition", maxSortedEntries)
+			return invalidf("The index range holds more than %d entries, too many to be grouped by partition",
+				maxSortedEntries)
 		}
 		entries = append(entries, cloneEntry(it.Entry()))
 	}

@@ -165,7 +165,8 @@ func (sp *selectorPlanner) list(e *cql.ListLit, want *cqltype.Type) (selector, e
 			return nil, err
 		}
 		if len(parts) != want.Dim {
-			return nil, invalidf("Invalid vector literal of type %s; expected %d elements, but given %d", want, want.Dim, len(parts))
+			return nil, invalidf("Invalid vector literal of type %s; expected %d elements, but given %d",
+				want, want.Dim, len(parts))
 		}
 		return &buildSelector{t: want, parts: parts, build: buildVector, text: "[" + selectorNames(parts) + "]"}, nil
 	}

@@ -370,7 +370,9 @@ func (sp *selectorPlanner) call(e *cql.Call, want *cqltype.Type) (selector, erro
 	if err := sp.arguments(e.Args, known, fn.Args); err != nil {
 		return nil, err
 	}
-	return &funcSelector{fn: fn, args: known, keyTypes: sp.keyTypes(), text: fn.Name + "(" + selectorNames(known) + ")"}, nil
+	return &funcSelector{
+		fn: fn, args: known, keyTypes: sp.keyTypes(), text: fn.Name + "(" + selectorNames(known) + ")",
+	}, nil
 }
 
 func (sp *selectorPlanner) keyTypes() []*cqltype.Type {

@@ -30,7 +30,8 @@ func (w *where) check() error {
 		if selects {
 			return invalidf("Cannot restrict clustering columns when selecting only static columns")
 		}
-		return invalidf("Invalid restrictions on clustering columns since the %s statement modifies only static columns", w.kind)
+		return invalidf("Invalid restrictions on clustering columns since the %s statement modifies only static columns",
+			w.kind)
 	}
 	if err := w.checkClustering(); err != nil {
 		return err

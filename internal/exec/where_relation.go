@@ -221,7 +221,8 @@ func tupleColumns(t *schema.Table, rel *cql.Relation) ([]*schema.Column, error) 
 			return nil, undefinedColumn(t, name)
 		}
 		if c.Kind != schema.Clustering {
-			return nil, invalidf("Multi-column relations can only be applied to clustering columns but was applied to: %s", c.Name)
+			return nil, invalidf("Multi-column relations can only be applied to clustering columns but was applied to: %s",
+				c.Name)
 		}
 		for _, d := range cols {
 			if c == d {
@@ -291,7 +292,8 @@ func (p *planner) tupleOperand(t *schema.Table, cols []*schema.Column, e cql.Exp
 		}
 	}
 	if len(lit.Elems) != len(cols) {
-		return nil, invalidf("Expected %d elements in value tuple, but got %d: %s", len(cols), len(lit.Elems), exprText(lit))
+		return nil, invalidf("Expected %d elements in value tuple, but got %d: %s",
+			len(cols), len(lit.Elems), exprText(lit))
 	}
 	o := &operand{}
 	for i, el := range lit.Elems {
