@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"varve/internal/cql"
 	"varve/internal/cqlfunc"
 	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
@@ -20,6 +21,8 @@ type planner struct {
 	// keyTypes are the partition key's types of the statement's table, which
 	// calls of token() need; set before terms are planned.
 	keyTypes []*cqltype.Type
+	// args are what arg found of expressions that are no plain literals.
+	args map[cql.Expr]cqlfunc.Arg
 }
 
 // execution is one run of a plan.

@@ -189,7 +189,7 @@ func (p *planner) hintType(h *cql.TypeHint) (*cqltype.Type, error) {
 func (p *planner) callTerm(e cql.Expr, recv cqlwire.ColumnSpec) (term, error) {
 	fn, args, err := p.resolve(e, recv.Type)
 	if err != nil {
-		return nil, err
+		return nil, p.innermost(e, recv.Type, err)
 	}
 	if assignableType(recv.Type, fn.Return) == noFit {
 		what, name := "function", fn.Name

@@ -183,9 +183,6 @@ func (p *planner) resolve(e cql.Expr, want *cqltype.Type) (*cqlfunc.Function, []
 		return fn, []cql.Expr{e.Expr}, functionError(err)
 	case *cql.Binary:
 		fn, err := cqlfunc.Arithmetic(e.Op, p.arg(e.L), p.arg(e.R), want)
-		if err != nil {
-			err = p.innermost(e, want, err)
-		}
 		return fn, []cql.Expr{e.L, e.R}, functionError(err)
 	case *cql.Neg:
 		t := p.typeOf(e.Expr)
@@ -202,13 +199,25 @@ func (p *planner) resolve(e cql.Expr, want *cqltype.Type) (*cqlfunc.Function, []
 }
 
 // innermost is the error of an operand that cannot be resolved itself, which
-// says more than err, that of the whole operation.
-func (p *planner) innermost(e *cql.Binary, want *cqltype.Type, err error) error {
-	for _, side := range [...]cql.Expr{e.L, e.R} {
-		switch side := unwrap(side, nil).(type) {
-		case *cql.Binary, *cql.Neg, *cql.Call, *cql.CastExpr:
-			if _, _, inner := p.resolve(side, want); inner != nil {
-				return inner
+// says more than err, that of the whole operation. It is no part of resolve,
+// which nested operations would then call twice at each level.
+func (p *planner) innermost(e cql.Expr, want *cqltype.Type, err error) error {
+	for e != nil {
+		b, ok := e.(*cql.Binary)
+		if !ok {
+			break
+		}
+		e = nil
+		for _, side := range [...]cql.Expr{b.L, b.R} {
+			side = unwrap(side, nil)
+			switch side.(type) {
+			case *cql.Binary, *cql.Neg, *cql.Call, *cql.CastExpr:
+				if _, _, inner := p.resolve(side, want); inner != nil {
+					e, err = side, inner
+				}
+			}
+			if e != nil {
+				break
 			}
 		}
 	}
@@ -237,9 +246,26 @@ func (p *planner) resolveCall(e *cql.Call, want *cqltype.Type) (*cqlfunc.Functio
 	return fn, nil
 }
 
-// arg is what is known of an argument before its function is.
+// arg is what is known of an argument before its function is. Each level of a
+// nested call asks for all those below it, so that answers are kept.
 func (p *planner) arg(e cql.Expr) cqlfunc.Arg {
 	e = unwrap(e, nil)
+	switch e.(type) {
+	case *cql.Literal, *cql.Marker:
+		return p.newArg(e)
+	}
+	a, ok := p.args[e]
+	if !ok {
+		a = p.newArg(e)
+		if p.args == nil {
+			p.args = map[cql.Expr]cqlfunc.Arg{}
+		}
+		p.args[e] = a
+	}
+	return a
+}
+
+func (p *planner) newArg(e cql.Expr) cqlfunc.Arg {
 	a := cqlfunc.Arg{Text: exprText(e)}
 	if kind, ok := constantKind(e); ok {
 		// Arithmetic on constants takes on the type it is wanted in, as they do.
