@@ -61,7 +61,7 @@ func (o runOp) String() string {
 func TestDeadRuns(t *testing.T) {
 	for _, desc := range []bool{false, true} {
 		t.Run(fmt.Sprintf("desc=%v", desc), func(t *testing.T) {
-			seeds(t, 2*time.Second, func(seed uint64) {
+			seeds(t, 1300*time.Millisecond, func(seed uint64) {
 				ops := deadRunOps(rand.New(rand.NewPCG(seed, 4)), 120)
 				fails := func(ops []runOp) error { return playDeadRuns(desc, ops) }
 				err := fails(ops)

@@ -54,7 +54,7 @@ func seeds(t *testing.T, def time.Duration, f func(seed uint64)) {
 func TestModel(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			seeds(t, 3*time.Second, func(seed uint64) {
+			seeds(t, 2*time.Second, func(seed uint64) {
 				steps := randomSteps(rand.New(rand.NewPCG(seed, 1)), 250)
 				playAndReport(t, seed, worldOptions{shards: shards, separateJournals: seed%2 == 0}, steps)
 			})

@@ -132,6 +132,10 @@ func (g *Gen) ttl() int32 {
 	if g.MaxTTL == 0 || g.R.IntN(3) > 0 {
 		return 0
 	}
+	if g.R.IntN(2) == 0 && g.MaxTTL > 4 {
+		// Expiry at a multiple of four, so that different TTLs expire together.
+		return 4 - int32(g.Now%4) + 4*g.R.Int32N(2)
+	}
 	return 1 + g.R.Int32N(g.MaxTTL)
 }
 
