@@ -66,7 +66,11 @@ func timeBound(bound func(int64) [16]byte) eval {
 		if anyNull(args) {
 			return nil, nil
 		}
-		u := bound(cqltype.DecodeBigint(args[0]))
+		ms := cqltype.DecodeBigint(args[0])
+		if ms < cqltype.TimeuuidMillisMin || ms > cqltype.TimeuuidMillisMax {
+			return nil, invalidf("Timeuuids are of the years 1582 to 5236; the timestamp %d is not (Unix milliseconds)", ms)
+		}
+		u := bound(ms)
 		return u[:], nil
 	}
 }

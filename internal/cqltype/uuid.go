@@ -13,6 +13,13 @@ import (
 // uuidEpochMillis is 1582-10-15, where a timeuuid's count of 100 ns starts, in Unix milliseconds.
 const uuidEpochMillis = -12219292800000
 
+// The Unix milliseconds that a timeuuid can hold: its count of 100 ns since
+// 1582-10-15 has 60 bits (RFC 9562 section 5.1), which end in the year 5236.
+const (
+	TimeuuidMillisMin = uuidEpochMillis
+	TimeuuidMillisMax = (1<<60)/10000 - 1 + uuidEpochMillis
+)
+
 // NewRandomUUID returns a version 4 UUID.
 func NewRandomUUID() [16]byte {
 	var u [16]byte
@@ -64,12 +71,14 @@ func TimeuuidAt(ticks int64, low uint64) [16]byte {
 }
 
 // MinTimeuuid returns the smallest timeuuid of a Unix millisecond, as
-// minTimeuuid(); it is a bound and not a proper UUID.
+// minTimeuuid(); it is a bound and not a proper UUID. The time must be from
+// TimeuuidMillisMin to TimeuuidMillisMax.
 func MinTimeuuid(unixMillis int64) [16]byte {
 	return TimeuuidAt((unixMillis-uuidEpochMillis)*10000, 0x8080808080808080)
 }
 
-// MaxTimeuuid returns the largest timeuuid of a Unix millisecond, as maxTimeuuid().
+// MaxTimeuuid returns the largest timeuuid of a Unix millisecond, as
+// maxTimeuuid(), with MinTimeuuid's limits.
 func MaxTimeuuid(unixMillis int64) [16]byte {
 	return TimeuuidAt((unixMillis+1-uuidEpochMillis)*10000-1, 0x7f7f7f7f7f7f7f7f)
 }
