@@ -354,7 +354,7 @@ func write(t testing.TB, fs vfs.FS, path string, content []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Write(content)
+	_, err = f.Write(slices.Clone(content)) // a vfs.File may change what it is given
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

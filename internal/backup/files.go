@@ -90,7 +90,7 @@ func transfer(ctx context.Context, dst io.Writer, src io.Reader, m *meter) (int6
 	h := sha256.New()
 	var w io.Writer = h
 	if dst != nil {
-		w = io.MultiWriter(h, dst)
+		w = io.MultiWriter(h, dst) // in this order: a vfs.File may change what it is given
 	}
 	buf := make([]byte, copyBuffer)
 	var size int64
