@@ -15,6 +15,9 @@ import (
 	"varve/internal/console"
 )
 
+// nodetoolFunc is one command: it calls the server and writes what it learnt.
+type nodetoolFunc func(ctx context.Context, c *console.Client, w io.Writer, args []string) error
+
 // newNodetool makes the commands that Cassandra's nodetool has, in its own
 // output form. They reach the server over the socket in its data directory.
 func newNodetool() *cobra.Command {
@@ -24,7 +27,7 @@ func newNodetool() *cobra.Command {
 		Short: "Administer a running server, as Cassandra's nodetool does",
 	}
 	addDataFlag(cmd, &data)
-	call := func(use, short string, f func(ctx context.Context, c *console.Client, w io.Writer, args []string) error) *cobra.Command {
+	call := func(use, short string, f nodetoolFunc) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 			err := f(cmd.Context(), console.NewClient(socketOf(data)), cmd.OutOrStdout(), args)
 			if errors.Is(err, console.ErrBadRequest) {
@@ -65,9 +68,10 @@ func newNodetool() *cobra.Command {
 	clear.Flags().StringVarP(&clearTag, "tag", "t", "", "the snapshot's name")
 	clear.Flags().BoolVar(&all, "all", false, "remove all snapshots")
 	seconds := 10
-	prof := call("profile FILE", "Write a CPU profile of the server, for go tool pprof", func(ctx context.Context, c *console.Client, _ io.Writer, args []string) error {
-		return nodetoolProfile(ctx, c, seconds, args)
-	})
+	prof := call("profile FILE", "Write a CPU profile of the server, for go tool pprof",
+		func(ctx context.Context, c *console.Client, _ io.Writer, args []string) error {
+			return nodetoolProfile(ctx, c, seconds, args)
+		})
 	prof.Flags().IntVar(&seconds, "seconds", seconds, "how long to look")
 	return cmd
 }

@@ -126,32 +126,56 @@ func sampleMessages(v Version) []message {
 		}}
 	}
 	list := []message{
-		{name: "startup", want: startup, encode: func(Version) []byte { return startup.Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Startup; err := m.Decode(b); return m, err }},
-		{name: "supported", want: supported, encode: func(Version) []byte { return supported.Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Supported; err := m.Decode(b); return m, err }},
-		{name: "authenticate", want: Authenticate{Class: PasswordAuthenticator},
+		{
+			name: "startup", want: startup, encode: func(Version) []byte { return startup.Append(nil) },
+			decode: func(_ Version, b []byte) (any, error) { var m Startup; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "supported", want: supported, encode: func(Version) []byte { return supported.Append(nil) },
+			decode: func(_ Version, b []byte) (any, error) { var m Supported; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "authenticate", want: Authenticate{Class: PasswordAuthenticator},
 			encode: func(Version) []byte { return (&Authenticate{Class: PasswordAuthenticator}).Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Authenticate; err := m.Decode(b); return m, err }},
-		{name: "auth token", want: AuthToken{Token: AppendPlain(nil, "u", "p")},
+			decode: func(_ Version, b []byte) (any, error) { var m Authenticate; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "auth token", want: AuthToken{Token: AppendPlain(nil, "u", "p")},
 			encode: func(Version) []byte { return (&AuthToken{Token: AppendPlain(nil, "u", "p")}).Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m AuthToken; err := m.Decode(b); return m, err }},
-		{name: "query", want: query, encode: func(v Version) []byte { return query.Append(nil, v) },
-			decode: func(v Version, b []byte) (any, error) { var m Query; err := m.Decode(v, b); return m, err }},
-		{name: "query named", want: queryNamed, encode: func(v Version) []byte { return queryNamed.Append(nil, v) },
-			decode: func(v Version, b []byte) (any, error) { var m Query; err := m.Decode(v, b); return m, err }},
-		{name: "prepare", want: prepare, encode: func(v Version) []byte { return prepare.Append(nil, v) },
-			decode: func(v Version, b []byte) (any, error) { var m Prepare; err := m.Decode(v, b); return m, err }},
-		{name: "execute", want: execute, encode: func(v Version) []byte { return execute.Append(nil, v) },
-			decode: func(v Version, b []byte) (any, error) { var m Execute; err := m.Decode(v, b); return m, err }},
-		{name: "batch", want: batch, encode: func(v Version) []byte { return batch.Append(nil, v) },
-			decode: func(v Version, b []byte) (any, error) { var m Batch; err := m.Decode(v, b); return m, err }},
-		{name: "register", want: register, encode: func(Version) []byte { return register.Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Register; err := m.Decode(b); return m, err }},
-		{name: "event status", want: status, encode: func(Version) []byte { return status.Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Event; err := m.Decode(b); return m, err }},
-		{name: "event schema", want: schemaEvent, encode: func(Version) []byte { return schemaEvent.Append(nil) },
-			decode: func(_ Version, b []byte) (any, error) { var m Event; err := m.Decode(b); return m, err }},
+			decode: func(_ Version, b []byte) (any, error) { var m AuthToken; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "query", want: query, encode: func(v Version) []byte { return query.Append(nil, v) },
+			decode: func(v Version, b []byte) (any, error) { var m Query; err := m.Decode(v, b); return m, err },
+		},
+		{
+			name: "query named", want: queryNamed, encode: func(v Version) []byte { return queryNamed.Append(nil, v) },
+			decode: func(v Version, b []byte) (any, error) { var m Query; err := m.Decode(v, b); return m, err },
+		},
+		{
+			name: "prepare", want: prepare, encode: func(v Version) []byte { return prepare.Append(nil, v) },
+			decode: func(v Version, b []byte) (any, error) { var m Prepare; err := m.Decode(v, b); return m, err },
+		},
+		{
+			name: "execute", want: execute, encode: func(v Version) []byte { return execute.Append(nil, v) },
+			decode: func(v Version, b []byte) (any, error) { var m Execute; err := m.Decode(v, b); return m, err },
+		},
+		{
+			name: "batch", want: batch, encode: func(v Version) []byte { return batch.Append(nil, v) },
+			decode: func(v Version, b []byte) (any, error) { var m Batch; err := m.Decode(v, b); return m, err },
+		},
+		{
+			name: "register", want: register, encode: func(Version) []byte { return register.Append(nil) },
+			decode: func(_ Version, b []byte) (any, error) { var m Register; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "event status", want: status, encode: func(Version) []byte { return status.Append(nil) },
+			decode: func(_ Version, b []byte) (any, error) { var m Event; err := m.Decode(b); return m, err },
+		},
+		{
+			name: "event schema", want: schemaEvent, encode: func(Version) []byte { return schemaEvent.Append(nil) },
+			decode: func(_ Version, b []byte) (any, error) { var m Event; err := m.Decode(b); return m, err },
+		},
 		result("void", func(Version) []byte { return AppendVoid(nil) }, Result{Kind: ResultVoid}),
 		result("set keyspace", func(Version) []byte { return AppendSetKeyspace(nil, "ks") },
 			Result{Kind: ResultSetKeyspace, Keyspace: "ks"}),

@@ -68,6 +68,7 @@ func (v *virtualRows) set(column string, value []byte) *virtualRows {
 }
 
 func (v *virtualRows) text(column, value string) *virtualRows { return v.set(column, textValue(value)) }
+
 func (v *virtualRows) int(column string, n int32) *virtualRows {
 	return v.set(column, intBytes(n))
 }

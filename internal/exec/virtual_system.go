@@ -72,9 +72,7 @@ func estimateRanges(tokens []int64) (ranges [][2]int64, share []float64) {
 		return [][2]int64{{minToken, minToken}}, []float64{1}
 	}
 	last, first := tokens[len(tokens)-1], tokens[0]
-	for _, r := range tokenRanges(tokens)[1:] {
-		ranges = append(ranges, r)
-	}
+	ranges = append(ranges, tokenRanges(tokens)[1:]...)
 	ranges = append(ranges, [2]int64{last, minToken}, [2]int64{minToken, first})
 	for _, r := range ranges {
 		// Unsigned difference is right across the whole ring, its ends included.

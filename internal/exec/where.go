@@ -90,13 +90,8 @@ type whereOptions struct {
 	staticOnly bool
 }
 
-// where plans a WHERE clause on t. kind is "SELECT", "UPDATE" or "DELETE",
+// whereOf plans a WHERE clause on t for the kind of statement that o tells,
 // which decides what is admitted and the wording of refusals.
-func (p *planner) where(t *schema.Table, rels []cql.Relation, kind string, allowFiltering bool) (*where, error) {
-	return p.whereOf(t, rels, whereOptions{kind: kind, allowFiltering: allowFiltering})
-}
-
-// whereOf is where for statements that may be on static columns only.
 func (p *planner) whereOf(t *schema.Table, rels []cql.Relation, o whereOptions) (*where, error) {
 	w := &where{
 		t: t, kind: o.kind, allowFiltering: o.allowFiltering, staticOnly: o.staticOnly,

@@ -227,8 +227,10 @@ func TestRolesPersist(t *testing.T) {
 		t.Fatalf("default superuser: %+v", r)
 	}
 	err := c.ChangeRoles(ctx, func(rc *RoleChange) error {
-		rc.Put(&Role{Name: "a/b", Login: true, SaltedHash: "h", MemberOf: []string{"x", "c"},
-			Grants: map[string][]string{"data/ks/t": {"SELECT", "ALTER"}, "roles/x": nil}})
+		rc.Put(&Role{
+			Name: "a/b", Login: true, SaltedHash: "h", MemberOf: []string{"x", "c"},
+			Grants: map[string][]string{"data/ks/t": {"SELECT", "ALTER"}, "roles/x": nil},
+		})
 		rc.Put(&Role{Name: "x"})
 		rc.Put(&Role{Name: "c"})
 		return nil

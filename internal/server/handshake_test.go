@@ -86,12 +86,18 @@ func TestStartupRefusals(t *testing.T) {
 		want    string
 	}{
 		{4, map[string]string{}, "Missing value CQL_VERSION in STARTUP message"},
-		{4, map[string]string{"CQL_VERSION": "2.0.0"},
-			"CQL version 2.0.0 is not supported by the binary protocol (supported version are >= 3.0.0)"},
+		{
+			4,
+			map[string]string{"CQL_VERSION": "2.0.0"},
+			"CQL version 2.0.0 is not supported by the binary protocol (supported version are >= 3.0.0)",
+		},
 		{4, map[string]string{"CQL_VERSION": "abc"}, "Invalid version value: abc"},
 		{4, map[string]string{"CQL_VERSION": "3.0.0", "COMPRESSION": "ZIP"}, "Unknown compression algorithm: zip"},
-		{5, map[string]string{"CQL_VERSION": "3.0.0", "COMPRESSION": "snappy"},
-			"Snappy compression is not supported in protocol V5"},
+		{
+			5,
+			map[string]string{"CQL_VERSION": "3.0.0", "COMPRESSION": "snappy"},
+			"Snappy compression is not supported in protocol V5",
+		},
 	} {
 		d := dial(t, s)
 		d.v = c.v

@@ -24,19 +24,33 @@ func TestMalformedBodies(t *testing.T) {
 		body []byte
 		want string
 	}{
-		{"cut text", cqlwire.OpQuery, []byte{0, 0, 0, 16, 's'},
-			"Not enough bytes to read an UTF8 serialized string preceded by its 4 bytes length"},
-		{"negative text length", cqlwire.OpQuery, []byte{0xFF, 0xFF, 0xFF, 0xFB, 0, 1, 0},
-			"Not enough bytes to read an UTF8 serialized string preceded by its 4 bytes length"},
-		{"broken text", cqlwire.OpQuery, []byte{0, 0, 0, 2, 0xFF, 0xFE, 0, 1, 0},
-			"Cannot decode string as UTF8: 'fffe'; java.nio.charset.MalformedInputException: Input length = 1"},
+		{
+			"cut text", cqlwire.OpQuery,
+			[]byte{0, 0, 0, 16, 's'},
+			"Not enough bytes to read an UTF8 serialized string preceded by its 4 bytes length",
+		},
+		{
+			"negative text length", cqlwire.OpQuery,
+			[]byte{0xFF, 0xFF, 0xFF, 0xFB, 0, 1, 0},
+			"Not enough bytes to read an UTF8 serialized string preceded by its 4 bytes length",
+		},
+		{
+			"broken text", cqlwire.OpQuery,
+			[]byte{0, 0, 0, 2, 0xFF, 0xFE, 0, 1, 0},
+			"Cannot decode string as UTF8: 'fffe'; java.nio.charset.MalformedInputException: Input length = 1",
+		},
 		{"unknown consistency", cqlwire.OpQuery, query(0, 0x44, 0), "Unknown code 68 for a consistency level"},
 		{"value length -3", cqlwire.OpQuery, query(0, 1, 1, 0, 1, 0xFF, 0xFF, 0xFF, 0xFD), "Invalid ByteBuf length -3"},
-		{"value of 2 GB", cqlwire.OpQuery, query(0, 1, 1, 0, 1, 0x77, 0x35, 0x94, 0),
-			"Cannot read value of length 2000000000, only 0 bytes remaining in the message"},
+		{
+			"value of 2 GB", cqlwire.OpQuery, query(0, 1, 1, 0, 1, 0x77, 0x35, 0x94, 0),
+			"Cannot read value of length 2000000000, only 0 bytes remaining in the message",
+		},
 		{"batch type", cqlwire.OpBatch, []byte{9, 0, 0, 0, 1, 0}, "Invalid BATCH message type 9"},
-		{"batch kind", cqlwire.OpBatch, []byte{0, 0, 1, 5, 0, 1, 0},
-			"Invalid query kind in BATCH messages. Must be 0 or 1 but got 5"},
+		{
+			"batch kind", cqlwire.OpBatch,
+			[]byte{0, 0, 1, 5, 0, 1, 0},
+			"Invalid query kind in BATCH messages. Must be 0 or 1 but got 5",
+		},
 		{"no body", cqlwire.OpExecute, nil, "Not enough bytes to read a byte array preceded by its 2 bytes length"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
