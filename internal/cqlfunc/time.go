@@ -61,16 +61,20 @@ func nowTimeuuid(*Context, [][]byte) ([]byte, error) {
 	return u[:], nil
 }
 
+// timeBound makes the functions of bounds. As in Cassandra, times that
+// timeuuids do not reach have UUIDs of some other version, which a SELECT shows
+// and everything else refuses; where the version is right by chance, so that
+// the time would be a wrong one, the function fails.
 func timeBound(bound func(int64) [16]byte) eval {
 	return func(_ *Context, args [][]byte) ([]byte, error) {
 		if anyNull(args) {
 			return nil, nil
 		}
 		ms := cqltype.DecodeBigint(args[0])
-		if ms < cqltype.TimeuuidMillisMin || ms > cqltype.TimeuuidMillisMax {
-			return nil, invalidf("Timeuuids are of the years 1582 to 5236; the timestamp %d is not (Unix milliseconds)", ms)
-		}
 		u := bound(ms)
+		if back, ok := cqltype.TimeuuidUnixMillis(u[:]); ok && back != ms {
+			return nil, invalidf("The timestamp %d is out of the range of timeuuids", ms)
+		}
 		return u[:], nil
 	}
 }

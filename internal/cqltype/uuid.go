@@ -13,13 +13,6 @@ import (
 // uuidEpochMillis is 1582-10-15, where a timeuuid's count of 100 ns starts, in Unix milliseconds.
 const uuidEpochMillis = -12219292800000
 
-// The Unix milliseconds that a timeuuid can hold: its count of 100 ns since
-// 1582-10-15 has 60 bits (RFC 9562 section 5.1), which end in the year 5236.
-const (
-	TimeuuidMillisMin = uuidEpochMillis
-	TimeuuidMillisMax = (1<<60)/10000 - 1 + uuidEpochMillis
-)
-
 // NewRandomUUID returns a version 4 UUID.
 func NewRandomUUID() [16]byte {
 	var u [16]byte
@@ -61,18 +54,20 @@ func (g *TimeuuidGenerator) Next() [16]byte {
 }
 
 // TimeuuidAt builds a version 1 UUID from a count of 100 ns since 1582-10-15
-// and its low half (clock sequence and node).
+// and its low half (clock sequence and node). A timeuuid has 60 bits for the
+// count, which end in the year 5236; counts beyond them, and negative ones,
+// make UUIDs of another version, which Validate refuses.
 func TimeuuidAt(ticks int64, low uint64) [16]byte {
 	t := uint64(ticks)
 	var u [16]byte
-	binary.BigEndian.PutUint64(u[:8], t<<32|t>>16&0xFFFF0000|0x1000|t>>48&0x0FFF)
+	binary.BigEndian.PutUint64(u[:8], t<<32|t>>16&0xFFFF0000|0x1000|t>>48)
 	binary.BigEndian.PutUint64(u[8:], low)
 	return u
 }
 
 // MinTimeuuid returns the smallest timeuuid of a Unix millisecond, as
-// minTimeuuid(); it is a bound and not a proper UUID. The time must be from
-// TimeuuidMillisMin to TimeuuidMillisMax.
+// minTimeuuid(); it is a bound and not a proper UUID. See TimeuuidAt for
+// times that timeuuids do not reach.
 func MinTimeuuid(unixMillis int64) [16]byte {
 	return TimeuuidAt((unixMillis-uuidEpochMillis)*10000, 0x8080808080808080)
 }

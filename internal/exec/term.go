@@ -266,5 +266,11 @@ func (f *funcTerm) eval(x *execution) (cqlwire.Value, error) {
 	if err != nil {
 		return cqlwire.Value{}, functionError(err)
 	}
+	// min_timeuuid and max_timeuuid of times that no timeuuid can hold give what
+	// must neither be stored nor looked for.
+	if f.fn.Return.Kind == cqltype.KindTimeuuid && cqltype.Validate(f.fn.Return, b) != nil {
+		return cqlwire.Value{}, invalidf("Return of function %s (%x) is not a valid value for its declared return type %s",
+			f.fn.Name, b, f.fn.Return)
+	}
 	return cqlwire.Value{Bytes: b}, nil
 }
