@@ -35,7 +35,7 @@ func (r *selectRun) finish() (*Result, error) {
 // counted is the number of tombstones that the thresholds are about.
 func (r *selectRun) counted() int64 {
 	if r.x.e.opts.Limits.TombstonesAll.Load() {
-		return r.stats.Walked + r.stats.Jumped
+		return r.stats.Walked + r.stats.JumpTombs
 	}
 	return r.stats.Walked
 }

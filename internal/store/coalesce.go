@@ -28,6 +28,7 @@ type fate struct {
 	// does not cover, and the row can be removed while that deletion stays.
 	newest int64
 	expiry int64 // the latest expiry that has passed; 0: none
+	tombs  int64 // what a read that walks the row counts as tombstones
 }
 
 // fateOf looks at a row as of now; del is the newest head deletion that covers it.
@@ -61,6 +62,12 @@ func fateOf(v []byte, del, now int64) (f fate, ok bool) {
 		if c.flags&cellExpiring != 0 {
 			f.expiry = max(f.expiry, c.ldt)
 		}
+		if c.flags&cellClear == 0 {
+			f.tombs++
+		}
+	}
+	if f.tombs == 0 && h.deadByItself(del, now) {
+		f.tombs = 1
 	}
 	return f, true
 }
@@ -69,6 +76,7 @@ func fateOf(v []byte, del, now int64) (f fate, ok bool) {
 type run struct {
 	lo, hi    []byte // first dead key; past the last one
 	rows      int64
+	tombs     int64
 	newest    int64
 	expiry    int64
 	estimated bool
@@ -354,6 +362,7 @@ func (sc *deadScan) addRow(key []byte, f fate) {
 	r := sc.current(f.newest == 0, key)
 	r.hi = append(append(r.hi[:0], key...), 0)
 	r.rows++
+	r.tombs += f.tombs
 	r.newest, r.expiry = max(r.newest, f.newest), max(r.expiry, f.expiry)
 	if r.free() && r.rows <= minSpanRows {
 		r.keys = append(r.keys, string(key))
@@ -364,6 +373,7 @@ func (sc *deadScan) addSpan(x *span) {
 	r := sc.current(x.newest == 0, []byte(x.lo))
 	r.hi = append(r.hi[:0], x.hi...)
 	r.rows += x.rows
+	r.tombs += x.tombs
 	r.newest, r.expiry = max(r.newest, x.newest), max(r.expiry, x.expiry)
 	r.estimated = r.estimated || x.estimated
 	r.old = true
@@ -393,6 +403,7 @@ func joinRuns(runs []run) []run {
 		o := &out[n]
 		o.hi = r.hi
 		o.rows += r.rows
+		o.tombs += r.tombs
 		o.newest, o.expiry = max(o.newest, r.newest), max(o.expiry, r.expiry)
 		o.estimated, o.old = o.estimated || r.estimated, o.old || r.old
 	}
@@ -430,7 +441,7 @@ func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 	for i := range pieces {
 		r := &pieces[i]
 		x := &span{
-			lo: string(r.lo), hi: string(r.hi), rows: r.rows, newest: r.newest, expiry: r.expiry,
+			lo: string(r.lo), hi: string(r.hi), rows: r.rows, tombs: r.tombs, newest: r.newest, expiry: r.expiry,
 			bound: r.newest, epoch: epoch, estimated: r.estimated,
 		}
 		if r.old && m.same(x) {
@@ -498,11 +509,13 @@ func splitRun(dst []run, r run, dirty []string) []run {
 		}
 		left := r
 		share := fraction(string(r.lo), k, string(r.hi))
-		left.hi, left.rows, left.estimated = []byte(k), int64(share*float64(r.rows)), true
+		left.hi, left.estimated = []byte(k), true
+		left.rows, left.tombs = int64(share*float64(r.rows)), int64(share*float64(r.tombs))
 		if string(left.lo) < k {
 			dst = append(dst, left)
 		}
-		r.lo, r.rows, r.estimated = []byte(k+"\x00"), r.rows-left.rows, true
+		r.lo, r.estimated = []byte(k+"\x00"), true
+		r.rows, r.tombs = r.rows-left.rows, r.tombs-left.tombs
 	}
 	if string(r.lo) < string(r.hi) {
 		dst = append(dst, r)

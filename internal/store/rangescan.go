@@ -177,6 +177,7 @@ func (r *Rows) jumpPartitions() (jumped, ok bool) {
 	}
 	st := r.v.o.Stats
 	st.Jumped += x.rows
+	st.JumpTombs += x.tombs
 	st.Spans++
 	r.noteRunEnd()
 	r.key = append(r.key[:0], x.hi...)

@@ -413,12 +413,18 @@ func (r *Rows) jump(sl *suffixRange) (jumped, ok bool) {
 	if x == nil || alias(key) < x.lo || alias(key) >= x.hi {
 		return false, true
 	}
-	rows, use := r.countJump(x, sl)
+	share, use := r.shareOf(x, sl)
 	if !use {
 		return false, true
 	}
 	st := r.v.o.Stats
-	st.Jumped += rows
+	if share == 1 {
+		st.Jumped += x.rows
+		st.JumpTombs += x.tombs
+	} else {
+		st.Jumped += max(1, int64(share*float64(x.rows)))
+		st.JumpTombs += int64(share * float64(x.tombs))
+	}
 	st.Spans++
 	if r.v.o.CountAll && !r.underLimit(key[len(r.prefix):]) {
 		return false, false
@@ -434,31 +440,23 @@ func (r *Rows) jump(sl *suffixRange) (jumped, ok bool) {
 	return true, true
 }
 
-// countJump says how many rows of a span lie in the slice. Where every dead
-// row must be counted exactly, a span of which that is not known is walked.
-func (r *Rows) countJump(x *span, sl *suffixRange) (rows int64, use bool) {
-	r.key = append(append(r.key[:0], r.prefix...), sl.lo...)
-	lo := x.lo
-	inside := true
-	if alias(r.key) > lo {
-		lo, inside = string(r.key), false
+// shareOf says what part of a span the read would walk. Where every tombstone
+// must be counted exactly, a span of which that is not known is walked.
+func (r *Rows) shareOf(x *span, sl *suffixRange) (share float64, use bool) {
+	from, to := r.rangeLo, r.rangeHi
+	if !r.ranged || len(r.cur) != 1 || sl.lo[0] != suffixFirst || sl.hi[0] != suffixEnd {
+		r.key = append(append(r.key[:0], r.prefix...), sl.lo...)
+		r.key2 = append(append(r.key2[:0], r.prefix...), sl.hi...)
+		from, to = r.key, r.key2
 	}
-	r.key = append(append(r.key[:0], r.prefix...), sl.hi...)
-	hi := x.hi
-	if alias(r.key) < hi {
-		hi, inside = string(r.key), false
-	}
-	if r.ranged && len(r.cur) == 1 && r.cur[0].lo[0] == suffixFirst && r.cur[0].hi[0] == suffixEnd {
-		inside = true
-	}
-	if inside {
-		return x.rows, !r.v.o.CountAll || !x.estimated
+	if alias(from) <= x.lo && x.hi <= alias(to) {
+		return 1, !r.v.o.CountAll || !x.estimated
 	}
 	if r.v.o.CountAll {
 		return 0, false
 	}
-	share := fraction(x.lo, hi, x.hi) - fraction(x.lo, lo, x.hi)
-	return max(1, int64(share*float64(x.rows))), true
+	lo, hi := max(x.lo, string(from)), min(x.hi, string(to))
+	return fraction(x.lo, hi, x.hi) - fraction(x.lo, lo, x.hi), true
 }
 
 // load decodes a row as far as it takes to tell whether it is live, and counts tombstones.
@@ -534,7 +532,7 @@ func (r *Rows) underLimit(suffix []byte) bool {
 	st := r.v.o.Stats
 	n := st.Walked
 	if r.v.o.CountAll {
-		n += st.Jumped
+		n += st.JumpTombs
 	}
 	if n <= limit {
 		return true

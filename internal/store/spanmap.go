@@ -18,6 +18,7 @@ import (
 type span struct {
 	lo, hi string // whole row keys
 	rows   int64
+	tombs  int64 // what a read that walks the rows counts as tombstones
 	// newest is the latest local deletion time of a tombstone in the span, or later.
 	newest int64
 	// expiry is the latest expiry of a row dead by TTL; a reader with an
@@ -29,7 +30,7 @@ type span struct {
 }
 
 const (
-	spanVersion = 1
+	spanVersion = 2
 	// spanOverhead is the memory of a span besides its keys.
 	spanOverhead = 128
 	// minSpanRows is how many dead rows make a span; a seek costs about as much as walking them.
@@ -292,6 +293,8 @@ func (m *spanMap) cutLocked(pb *pebble.Batch, x *span, key string) error {
 	share := fraction(x.lo, key, x.hi)
 	left.rows = int64(share * float64(x.rows))
 	right.rows = x.rows - left.rows
+	left.tombs = int64(share * float64(x.tombs))
+	right.tombs = x.tombs - left.tombs
 	left.estimated, right.estimated = true, true
 	var err error
 	if left.rows >= minPieceRows && left.lo < left.hi {
@@ -339,7 +342,7 @@ func spanKey(lo string) []byte {
 
 // putSpan writes a span's record:
 //
-//	u8 1, hi without its table prefix (uvarint length and bytes), uvarints rows, newest deletion, expiry, estimated
+//	u8 2, hi without its table prefix (uvarint length and bytes), uvarints rows, newest deletion, expiry, estimated, tombstones
 func putSpan(pb *pebble.Batch, x *span) error {
 	v := append(make([]byte, 0, len(x.hi)+32), spanVersion)
 	v = appendBytes(v, []byte(x.hi[tablePrefixBytes:]))
@@ -351,6 +354,7 @@ func putSpan(pb *pebble.Batch, x *span) error {
 		est = 1
 	}
 	v = binary.AppendUvarint(v, est)
+	v = binary.AppendUvarint(v, uint64(x.tombs))
 	return pb.Set(spanKey(x.lo), v, nil)
 }
 
@@ -363,7 +367,7 @@ func decodeSpan(key, v []byte) (*span, bool) {
 	if !ok {
 		return nil, false
 	}
-	var nums [4]uint64
+	var nums [5]uint64
 	for i := range nums {
 		x, n := binary.Uvarint(rest)
 		if n <= 0 {
@@ -376,6 +380,7 @@ func decodeSpan(key, v []byte) (*span, bool) {
 	x := &span{
 		lo: string(lo), hi: string(lo[:tablePrefixBytes]) + string(hi), rows: int64(nums[0]),
 		newest: int64(nums[1]), bound: int64(nums[1]), expiry: int64(nums[2]), estimated: nums[3] != 0,
+		tombs: int64(nums[4]),
 	}
-	return x, x.lo < x.hi && x.rows >= 0
+	return x, x.lo < x.hi && x.rows >= 0 && x.tombs >= 0
 }

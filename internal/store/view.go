@@ -16,6 +16,7 @@ type ReadStats struct {
 	Rows       int64 // live rows returned
 	Walked     int64 // tombstones stepped over: dead rows and dead cells, as Cassandra counts them
 	Jumped     int64 // dead rows passed in spans, not touched
+	JumpTombs  int64 // what walking those would have added to Walked; less than Jumped where a head deletion killed them
 	Spans      int64 // spans used
 	RangeTombs int64 // range and partition deletions consulted
 	Partitions int64
@@ -42,7 +43,7 @@ type ReadOptions struct {
 	// FailAfter ends a read with a TombstoneError once it counted more than
 	// this many tombstones; 0: never.
 	FailAfter int64
-	// CountAll counts jumped rows as walked ones towards FailAfter.
+	// CountAll counts the tombstones that were jumped as walked ones towards FailAfter.
 	CountAll bool
 	// Stats receives counts; required.
 	Stats *ReadStats
