@@ -4,55 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"varve/internal/schema"
 )
 
-// Truncate removes all rows and index entries of a table written so far.
+// Truncate removes all rows and index entries of a table written so far. Writes
+// go on meanwhile: in each shard one is removed whole, with its index entries,
+// or stays whole.
 func (s *Store) Truncate(ctx context.Context, t *schema.Table) error {
 	ids := []uint32{t.PhysID}
 	for _, x := range t.Indexes {
 		ids = append(ids, x.PhysID)
 	}
-	for _, id := range ids {
-		if err := s.dropPhys(ctx, id); err != nil {
-			return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
-		}
-	}
-	return nil
-}
-
-// DropPhys removes everything under a physical id (a dropped table or index).
-func (s *Store) DropPhys(ctx context.Context, id uint32) error {
-	if err := s.dropPhys(ctx, id); err != nil {
-		return fmt.Errorf("drop physical id %d: %w", id, err)
-	}
-	return nil
-}
-
-// dropPhys keeps writers out of each shard while it removes everything there;
-// the range deletion is what makes it durable, the excise what returns the space.
-func (s *Store) dropPhys(ctx context.Context, id uint32) error {
-	if s.opts.ReadOnly {
-		return ErrReadOnly
-	}
-	if id == 0 {
-		return errors.New("physical id 0 is the store's own")
-	}
 	s.passMu.Lock()
 	defer s.passMu.Unlock()
-	lo, hi := physBounds(id)
-	tbl := s.tableByID(id)
+	if err := s.dropRanges(ctx, ids); err != nil {
+		return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
+	}
+	// An excise would take later writes too. A flush has compactions drop whole files.
 	for _, sh := range s.shards {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := sh.dropRange(tbl, lo, hi); err != nil {
-			return err
+		if err := sh.flush(ctx); err != nil {
+			s.opts.Logger.Warn("space of a truncated table is not returned yet", "table", t.Keyspace+"."+t.Name, "err", err)
 		}
 	}
+	return s.failed()
+}
+
+// DropPhys removes everything under the physical id of a dropped table or
+// index, to which nothing may be written any more. The range deletion is what
+// makes it durable, the excise what returns the space.
+func (s *Store) DropPhys(ctx context.Context, id uint32) error {
+	s.passMu.Lock()
+	defer s.passMu.Unlock()
+	if err := s.dropRanges(ctx, []uint32{id}); err != nil {
+		return fmt.Errorf("drop physical id %d: %w", id, err)
+	}
+	lo, hi := physBounds(id)
 	for _, sh := range s.shards {
 		if err := sh.db.Excise(ctx, pebble.KeyRange{Start: lo, End: hi}); err != nil {
 			s.opts.Logger.Warn("space of a dropped table is not returned yet", "phys", id, "err", err)
@@ -61,7 +51,27 @@ func (s *Store) dropPhys(ctx context.Context, id uint32) error {
 	return s.failed()
 }
 
-func (sh *shard) dropRange(tbl *table, lo, hi []byte) error {
+// dropRanges removes everything under some physical ids.
+func (s *Store) dropRanges(ctx context.Context, ids []uint32) error {
+	if s.opts.ReadOnly {
+		return ErrReadOnly
+	}
+	if slices.Contains(ids, 0) {
+		return errors.New("physical id 0 is the store's own")
+	}
+	for _, sh := range s.shards {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := sh.dropRanges(ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropRanges keeps the shard's writers out while it removes what there is.
+func (sh *shard) dropRanges(ids []uint32) error {
 	var all stripeSet
 	all.addAll()
 	sh.lock(&all)
@@ -69,13 +79,16 @@ func (sh *shard) dropRange(tbl *table, lo, hi []byte) error {
 	sh.spanMu.Lock()
 	defer sh.spanMu.Unlock()
 	pb := sh.db.NewBatch()
-	if err := pb.DeleteRange(lo, hi, nil); err != nil {
-		return errors.Join(err, pb.Close())
+	for _, id := range ids {
+		lo, hi := physBounds(id)
+		if err := pb.DeleteRange(lo, hi, nil); err != nil {
+			return errors.Join(err, pb.Close())
+		}
+		m := &sh.s.tableByID(id).parts[sh.idx].spans
+		m.mu.Lock()
+		m.removeLocked("", "\xff\xff\xff\xff\xff\xff")
+		m.mu.Unlock()
 	}
-	m := &tbl.parts[sh.idx].spans
-	m.mu.Lock()
-	m.removeLocked("", "\xff\xff\xff\xff\xff\xff")
-	m.mu.Unlock()
 	return sh.commitSynced(pb)
 }
 
