@@ -70,6 +70,7 @@ func (r *selectRun) report(failed *store.TombstoneError) {
 		x.warnings = append(x.warnings, text)
 		x.e.opts.Logger.Warn(text)
 	}
+	r.total.Add(&r.stats)
 	r.live, r.stats = 0, store.ReadStats{}
 }
 

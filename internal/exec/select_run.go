@@ -51,10 +51,11 @@ type selectRun struct {
 	x    *execution
 	st   *store.Store
 	view *store.View
-	// stats and opts are the read's counts and bounds.
-	stats store.ReadStats
-	sc    whereScratch
-	ctx   rowContext
+	// stats are the counts of what is not reported yet, total those of the rest.
+	stats, total store.ReadStats
+
+	sc  whereScratch
+	ctx rowContext
 
 	keyFilters, staticFilters, rowFilters []boundFilter
 
@@ -122,6 +123,7 @@ func checkRead(cl cqlwire.Consistency) error {
 
 func (r *selectRun) free() {
 	if r.view != nil {
+		r.stats.Add(&r.total) // the store keeps a table's figures by whole reads
 		// The read is over, and its own error has been seen.
 		_ = r.view.Close()
 	}

@@ -173,3 +173,21 @@ func TestTombstoneFailure(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReadFigures: what a read met is in its table's figures, though it was reported before.
+func TestReadFigures(t *testing.T) {
+	te, _ := tombstoneEngine(t, 0)
+	te.exec(t, "INSERT INTO u (k, c) VALUES (1, 100)")
+	for _, text := range []string{"SELECT * FROM u WHERE k IN (1, 2)", "SELECT * FROM u"} {
+		if _, err := te.query(text, one()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st, err := te.opts.Store.TableStats(te.opts.Catalog.Snapshot().Table("ks", "u"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Reads != 2 || st.MaxTombstones != 24 || st.MeanTombstones != 24 || st.MeanLive != 1 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -24,6 +24,18 @@ type ReadStats struct {
 	LastKey    string // for error texts: last row scanned, as ((1), 2026-…, 7)
 }
 
+// Add adds the counts of another part of the same read.
+func (st *ReadStats) Add(o *ReadStats) {
+	st.Rows += o.Rows
+	st.Walked += o.Walked
+	st.Jumped += o.Jumped
+	st.JumpTombs += o.JumpTombs
+	st.Spans += o.Spans
+	st.RangeTombs += o.RangeTombs
+	st.Partitions += o.Partitions
+	st.BytesRead += o.BytesRead
+}
+
 // TombstoneError ends a read that met more tombstones than it may.
 type TombstoneError struct {
 	Count   int64
