@@ -17,6 +17,9 @@ type pageState struct {
 	clustering [][]byte // of the last row returned; nil: none, or a static row
 	// done: nothing is left to return of that partition.
 	done bool
+	// untouched: nothing of that partition was returned yet, though rows of it
+	// were passed. Its static row may have to be returned by itself.
+	untouched bool
 	// remaining are the rows (or groups) that LIMIT still allows; -1: no limit.
 	remaining int64
 	// perPartition are the rows (or groups) that PER PARTITION LIMIT still
@@ -41,6 +44,7 @@ const (
 	pageHasIndex      = 1 << 3
 	pageStatic        = 1 << 4
 	pageValueOrder    = 1 << 5
+	pageUntouched     = 1 << 6
 )
 
 var crcTable = crc32.MakeTable(crc32.Castagnoli)
@@ -59,6 +63,7 @@ func (s *pageState) encode(t *schema.Table) []byte {
 		{s.hasIndex, pageHasIndex},
 		{s.static, pageStatic},
 		{s.valueOrder, pageValueOrder},
+		{s.untouched, pageUntouched},
 	} {
 		if f.set {
 			flags |= f.bit
@@ -106,8 +111,8 @@ func decodePage(t *schema.Table, b []byte) (*pageState, error) {
 	d := pageDecoder{b: body[6:]}
 	s := &pageState{
 		done: flags&pageDone != 0, hasIndex: flags&pageHasIndex != 0, static: flags&pageStatic != 0,
-		valueOrder: flags&pageValueOrder != 0,
-		remaining:  d.varint(), perPartition: d.varint(),
+		valueOrder: flags&pageValueOrder != 0, untouched: flags&pageUntouched != 0,
+		remaining: d.varint(), perPartition: d.varint(),
 	}
 	if flags&pageHasKey != 0 {
 		s.key = d.components(len(t.PartitionKey))

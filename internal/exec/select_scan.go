@@ -146,11 +146,7 @@ func (r *selectRun) scan(ctx context.Context, rows *store.Rows, single, resumed 
 		if sp.readStatic {
 			c.static = rows.Static()
 		}
-		r.perLeft = r.perLimit
-		begun := resumed && sameComponents(c.key, r.resume.key)
-		if begun && r.resume.perPartition >= 0 {
-			r.perLeft = min(r.perLimit, r.resume.perPartition)
-		}
+		begun := r.beginPartition(c.key, resumed)
 		resumed = false
 		if err := r.scanPartition(rows, begun); err != nil {
 			return err
@@ -160,7 +156,25 @@ func (r *selectRun) scan(ctx context.Context, rows *store.Rows, single, resumed 
 		// Partitions without a live row were passed, but read all the same.
 		r.lastTok, r.tokenSet = rows.Key().Token, true
 	}
-	return r.stopped(rows.Err(), rows)
+	if !errors.Is(rows.Err(), store.ErrDeadline) {
+		return rows.Err()
+	}
+	// The deadline struck before the partition's first row.
+	begun := r.beginPartition(rows.KeyComponents(), resumed)
+	return r.stopped(rows.Err(), rows, !begun)
+}
+
+// beginPartition sets how many rows of a partition may still be returned.
+// begun: an earlier page returned some already.
+func (r *selectRun) beginPartition(key [][]byte, resumed bool) (begun bool) {
+	r.perLeft = r.perLimit
+	if !resumed || !sameComponents(key, r.resume.key) {
+		return false
+	}
+	if r.resume.perPartition >= 0 {
+		r.perLeft = min(r.perLimit, r.resume.perPartition)
+	}
+	return !r.resume.untouched
 }
 
 func (r *selectRun) scanPartition(rows *store.Rows, resumed bool) error {
@@ -183,7 +197,7 @@ func (r *selectRun) scanPartition(rows *store.Rows, resumed bool) error {
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return r.stopped(err, rows)
+		return r.stopped(err, rows, !any && !resumed)
 	}
 	c.row = nil
 	if !any && !resumed && sp.staticRow && c.static != nil {
@@ -193,8 +207,9 @@ func (r *selectRun) scanPartition(rows *store.Rows, resumed bool) error {
 }
 
 // stopped deals with what ended an iterator: at the deadline a paged read
-// gives what it has and says from where to go on.
-func (r *selectRun) stopped(err error, rows *store.Rows) error {
+// gives what it has and says from where to go on. untouched: nothing of the
+// partition at hand was returned yet.
+func (r *selectRun) stopped(err error, rows *store.Rows, untouched bool) error {
 	if !errors.Is(err, store.ErrDeadline) || !r.paging || r.plan.grouped {
 		return err
 	}
@@ -213,5 +228,6 @@ func (r *selectRun) stopped(err error, rows *store.Rows) error {
 		ck = copyAll(nil, ck)
 	}
 	r.next = r.pageAt(copyAll(nil, comps), ck, false, r.perLeft)
+	r.next.untouched = untouched
 	return errFull
 }
