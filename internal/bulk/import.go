@@ -114,19 +114,15 @@ func (im *importer) prepare(ctx context.Context) error {
 // skip passes over the records of an earlier import.
 func (im *importer) skip(in *csv.Reader) error {
 	for in.InputOffset() < im.o.Resume.Bytes {
+		var bad *csv.ParseError
 		if _, err := in.Read(); errors.Is(err, io.EOF) {
 			return fmt.Errorf("the input ends at byte %d, before the checkpoint at %d: is it the same file?",
 				in.InputOffset(), im.o.Resume.Bytes)
-		} else if err != nil && !isParseError(err) {
+		} else if err != nil && !errors.As(err, &bad) {
 			return err
 		}
 	}
 	return nil
-}
-
-func isParseError(err error) bool {
-	var pe *csv.ParseError
-	return errors.As(err, &pe)
 }
 
 func (im *importer) feed(ctx context.Context, g *errgroup.Group, in *csv.Reader) error {
@@ -169,12 +165,12 @@ func (im *importer) readChunk(in *csv.Reader) (*chunk, bool, error) {
 		if errors.Is(err, io.EOF) {
 			return ck, true, nil
 		}
-		if isParseError(err) {
+		var bad *csv.ParseError
+		if errors.As(err, &bad) {
 			ck.rejects++
 			ck.unreadable++
 			ck.end = in.InputOffset()
-			line, _ := in.FieldPos(0)
-			if err := im.reject(Reject{Line: line, Record: rec, Reason: err.Error()}); err != nil {
+			if err := im.reject(Reject{Line: bad.StartLine, Record: rec, Reason: err.Error()}); err != nil {
 				return nil, false, err
 			}
 			continue
