@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,15 +118,17 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 		}
 	}
 	// The catalogue needs the store and the store's background work the catalogue.
-	var catalog *schema.Catalog
-	st, err := store.Open(ctx, storeOptions(c, log, func() []*schema.Table { return tablesOf(catalog) }))
+	var opened atomic.Pointer[schema.Catalog]
+	st, err := store.Open(ctx, storeOptions(c, log, func() []*schema.Table { return tablesOf(opened.Load()) }))
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
 	defer closing("store", st.Close)
-	if catalog, err = schema.Open(ctx, st); err != nil {
+	catalog, err := schema.Open(ctx, st)
+	if err != nil {
 		return fmt.Errorf("open catalogue: %w", err)
 	}
+	opened.Store(catalog)
 	listener, err := net.Listen("tcp", c.CQL)
 	if err != nil {
 		return fmt.Errorf("listen for CQL on %s: %w", c.CQL, err)
