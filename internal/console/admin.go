@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"varve/internal/config"
@@ -27,6 +28,8 @@ type Admin struct {
 	Node    exec.Node
 	Version string
 	Started time.Time
+
+	snapshotMu sync.Mutex // snapshots of one name would share an unfinished directory
 }
 
 // ErrBadRequest marks errors that are the caller's: an unknown table, a bad name.

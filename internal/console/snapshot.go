@@ -53,6 +53,8 @@ func (a *Admin) snapshot(ctx context.Context, r SnapshotRequest) (Snapshot, erro
 	if err != nil {
 		return Snapshot{}, err
 	}
+	a.snapshotMu.Lock()
+	defer a.snapshotMu.Unlock()
 	dir := filepath.Join(a.snapshotRoot(), r.Name)
 	if _, err := os.Stat(dir); err == nil {
 		return Snapshot{}, badRequest("Snapshot %s already exists.", r.Name)
