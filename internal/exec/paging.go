@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
 	"varve/internal/store"
@@ -128,6 +129,25 @@ func decodePage(t *schema.Table, b []byte) (*pageState, error) {
 		return nil, errPagingState
 	}
 	return s, nil
+}
+
+// fits reports that a state's values are of their columns' types: a client can
+// make up a state, checksum and all.
+func (s *pageState) fits(t *schema.Table) bool {
+	if s == nil {
+		return true
+	}
+	for i, v := range s.key {
+		if cqltype.Validate(t.PartitionKey[i].Type, v) != nil {
+			return false
+		}
+	}
+	for i, v := range s.clustering {
+		if cqltype.Validate(t.Clustering[i].Type, v) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 type pageDecoder struct {

@@ -166,6 +166,9 @@ func (r *selectRun) begin() (err error) {
 		if r.resume, err = decodePage(sp.table, x.p.PagingState); err != nil {
 			return err
 		}
+		if !r.resume.fits(sp.table) {
+			return errPagingState
+		}
 	}
 	if sp.sorted {
 		if r.paging {

@@ -146,7 +146,7 @@ func TestPageState(t *testing.T) {
 		{key: [][]byte{{}}, done: true, remaining: -1, perPartition: -1},
 		{
 			key: [][]byte{{9}}, clustering: [][]byte{{1}, {2}, {3}}, remaining: -1, perPartition: -1,
-			hasIndex: true, index: 70000, indexValue: []byte("x"), static: true, valueOrder: true,
+			hasIndex: true, index: 70000, indexValue: []byte("x"), static: true, valueOrder: true, untouched: true,
 		},
 	} {
 		got, err := decodePage(tab, s.encode(tab))
@@ -211,6 +211,7 @@ func TestPagesOfAnyState(t *testing.T) {
 		{key: [][]byte{intBytes(1)}, clustering: [][]byte{intBytes(4)}, remaining: 2, perPartition: 1},
 		{key: [][]byte{intBytes(77)}, done: true, remaining: -1, perPartition: -1},
 		{key: [][]byte{{1, 2}}, clustering: [][]byte{{}}, remaining: 0, perPartition: 0},
+		{key: [][]byte{intBytes(1)}, clustering: [][]byte{{1, 2}}, remaining: -1, perPartition: -1},
 		{key: [][]byte{{}}, remaining: -1, perPartition: -1, hasIndex: true, indexValue: []byte("xxx")},
 		{remaining: -1, perPartition: -1},
 		{clustering: [][]byte{intBytes(4)}, remaining: -1, perPartition: -1, hasIndex: true, static: true, valueOrder: true},
@@ -218,7 +219,7 @@ func TestPagesOfAnyState(t *testing.T) {
 	for _, text := range []string{
 		"SELECT * FROM t", "SELECT * FROM t WHERE k = 1", "SELECT * FROM t WHERE k IN (1, 2)", "SELECT * FROM t WHERE v = 1",
 		"SELECT k, count(*) FROM t GROUP BY k", "SELECT DISTINCT k, s FROM t", "SELECT * FROM t WHERE k = 1 ORDER BY c DESC",
-		"SELECT * FROM t PER PARTITION LIMIT 2 LIMIT 3", "SELECT * FROM system_schema.tables",
+		"SELECT * FROM t PER PARTITION LIMIT 2 LIMIT 3", "SELECT * FROM t WHERE k = 1 AND c > 2", "SELECT * FROM system_schema.tables",
 	} {
 		for _, s := range states {
 			p := &Params{Consistency: cqlwire.One, PageSize: 2, PagingState: s.encode(tab)}
