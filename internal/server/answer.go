@@ -66,7 +66,7 @@ func (c *conn) answerTo(q *request, res *exec.Result) answer {
 func (c *conn) finishInline(r *reader, q *request, res *exec.Result, err error) error {
 	queued := 0
 	if err == nil && res != nil && res.Commit != nil {
-		if err := c.takeOne(r, &c.inflight); err != nil {
+		if err := c.takeSome(r, &c.inflight, 1); err != nil {
 			return err
 		}
 		c.commits.add(c.answerTo(q, res))

@@ -43,15 +43,17 @@ type conn struct {
 	// see the package comment.
 	exec atomic.Uint64
 
-	// r and hash (of the statement being executed) belong to the holder of the
+	// r, hash (of the statement being executed) and answer belong to the holder of the
 	// reader's role.
-	r    *reader
-	hash uint32
+	r      *reader
+	hash   uint32
+	answer int64 // expected bytes of its answer
 
 	out       outbox
 	commits   commitQueue
 	inflight  budget // writes that await their commit
 	executing budget // requests executed beside the reader's own
+	answers   budget // bytes of the answers to those, as far as they can be foreseen
 
 	requests  atomic.Int64
 	lastRead  atomic.Int64 // by Server.now
@@ -89,6 +91,7 @@ func (s *Server) newConn(nc net.Conn, h *host) *conn {
 	c.out.init(nc, &s.Metrics, s.opts.MaxQueuedBytes, s.now)
 	c.inflight.limit = int64(s.opts.MaxInFlight)
 	c.executing.limit = int64(s.opts.MaxExecuting)
+	c.answers.limit = int64(s.opts.MaxQueuedBytes)
 	c.lastRead.Store(s.now())
 	empty := ""
 	c.keyspace.Store(&empty)
@@ -237,6 +240,7 @@ func (c *conn) steal(exec uint64) {
 		c.release()
 		return
 	}
+	c.answers.force(c.answer)
 	c.srv.costs.observe(c.hash, slowRun)
 	next := old.split()
 	c.r = next

@@ -28,7 +28,8 @@
 //  3. conn.refs counts the goroutines that work for a connection; the last one
 //     closes it. A connection is in Server.conns until then.
 //  4. Every queue has a bound: requests in flight, their bytes (by client
-//     address and in all), and response bytes queued. At a bound the reader
+//     address and in all), response bytes in the making (as far as they can
+//     be foreseen) and response bytes queued. At a bound the reader
 //     stops reading, or refuses requests where the client asked for that.
 //
 // # Lock order

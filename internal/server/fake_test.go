@@ -30,11 +30,15 @@ type fake struct {
 	gates    map[string]chan struct{}
 
 	running   atomic.Int64 // statements being executed
+	heavyPeak atomic.Int64 // the most of them that a "heavy" one saw
 	cancelled atomic.Int64 // statements whose context ended
 	released  atomic.Int64
 	waited    atomic.Int64 // commits waited for
 	onCommit  func()       // runs in each wait
 }
+
+// heavyAnswer is the size of the answer to "heavy", in bytes.
+const heavyAnswer = 600_000
 
 func newFake() *fake {
 	return &fake{prepared: map[string]*exec.Prepared{}, gates: map[string]chan struct{}{}}
@@ -101,6 +105,22 @@ func (f *fake) Query(ctx context.Context, s *exec.Session, text string, p *exec.
 		res := f.rows([]byte("x"))
 		res.MetadataID = nil
 		return res, nil
+	case "heavy": // a large answer after a while, or once its gate is open
+		f.heavyPeak.Store(max(f.heavyPeak.Load(), f.running.Load()))
+		var open <-chan struct{}
+		if gate := strings.TrimSpace(rest); gate != "" {
+			open = f.gate(gate)
+		} else {
+			closed := make(chan struct{})
+			time.AfterFunc(2*slowRun, func() { close(closed) })
+			open = closed
+		}
+		select {
+		case <-open:
+			return f.rows(make([]byte, heavyAnswer)), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case "big":
 		n, _ := strconv.Atoi(rest)
 		return f.rows(make([]byte, n)), nil

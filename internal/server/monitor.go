@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -116,14 +117,40 @@ const (
 	slowRun      = time.Millisecond
 )
 
-// costs remembers which statements (by a hash) were slow lately. Colliding
-// hashes cost a goroutine too many, nothing else.
-type costs [numCosts]atomic.Uint32
+// Sizes of answers, in bytes. Until a slow statement was answered once, it is
+// taken for one with unknownAnswer; quick ones with less than notedAnswer are not noted.
+const (
+	unknownAnswer = 512 << 10
+	notedAnswer   = 64 << 10
+)
 
-func (t *costs) slow(hash uint32) bool { return t[hash%numCosts].Load() >= detachScore }
+// costs remembers which statements (by a hash) were slow lately, and how large
+// their answers were. Colliding hashes cost a goroutine too many or some
+// concurrency, nothing else.
+type costs [numCosts]struct {
+	score  atomic.Uint32
+	answer atomic.Uint32 // bytes; 0: unknown
+}
+
+func (t *costs) slow(hash uint32) bool { return t[hash%numCosts].score.Load() >= detachScore }
+
+// answerBytes is how large the next answer is expected to be.
+func (t *costs) answerBytes(hash uint32) int64 {
+	if n := t[hash%numCosts].answer.Load(); n > 0 {
+		return int64(n)
+	}
+	return unknownAnswer
+}
+
+// answered notes an answer of n bytes: large ones at once, smaller ones little by little.
+func (t *costs) answered(hash uint32, n int64) {
+	p := &t[hash%numCosts].answer
+	old := p.Load()
+	p.Store(max(uint32(min(n, math.MaxUint32)), old-old/8, 1))
+}
 
 func (t *costs) observe(hash uint32, d time.Duration) {
-	p := &t[hash%numCosts]
+	p := &t[hash%numCosts].score
 	score := p.Load()
 	switch {
 	case d >= slowRun:

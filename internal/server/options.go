@@ -74,7 +74,8 @@ type Options struct {
 	// (native_transport_max_request_data_in_flight). The default is 256 MiB.
 	MaxInFlightBytes int64
 	// MaxQueuedBytes bounds the response bytes one connection has not taken
-	// yet; beyond it, nothing more is read from it. One response may exceed it. The default is 16 MiB.
+	// yet; beyond it, nothing more is read from it. As much again may be in the
+	// making. One response may exceed it. The default is 16 MiB.
 	MaxQueuedBytes int
 	// WriteTimeout closes a connection whose client has taken no byte for so
 	// long although responses wait. The default is 30 s.

@@ -18,6 +18,7 @@ type work struct {
 	start  int64  // by Server.now
 	hash   uint32 // of the statement
 	bytes  int64  // reserved of the budgets, when detached
+	answer int64  // of the connection's budget for answers, when not the reader's own
 
 	query    cqlwire.Query
 	prepare  cqlwire.Prepare
@@ -142,7 +143,8 @@ func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 		return true, c.detach(r)
 	}
 
-	c.hash = q.hash
+	q.answer = c.srv.costs.answerBytes(q.hash)
+	c.hash, c.answer = q.hash, q.answer
 	seq := c.exec.Load() + 1
 	c.exec.Store(seq)
 	res, err := c.execute(q)
@@ -150,9 +152,14 @@ func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 
 	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-q.start))
 	if !owns {
+		c.holdAnswer(q, res)
 		c.finish(q, res, err)
+		c.answers.release(q.answer)
 		putRequest(q)
 		return false, nil
+	}
+	if res != nil && len(res.Data) >= notedAnswer {
+		c.srv.costs.answered(q.hash, int64(len(res.Data)))
 	}
 	return true, c.finishInline(r, q, res, err)
 }
@@ -165,7 +172,11 @@ func (c *conn) detach(r *reader) error {
 		c.sendError(q.header.Stream, c.overloadedRequests())
 		return nil
 	}
-	if err := c.takeOne(r, &c.executing); err != nil {
+	if err := c.takeSome(r, &c.executing, 1); err != nil {
+		return err
+	}
+	if err := c.takeAnswer(r, q); err != nil {
+		c.executing.release(1)
 		return err
 	}
 	n := r.reserved
@@ -174,12 +185,14 @@ func (c *conn) detach(r *reader) error {
 		n = int64(len(q.body))
 		if c.throwOnOverload && c.bytesShort(n) {
 			c.executing.release(1)
+			c.answers.release(q.answer)
 			c.srv.Metrics.Overloaded.Add(1)
 			c.sendError(q.header.Stream, c.overloadedBytes())
 			return nil
 		}
 		if err := c.reserveBytes(n); err != nil {
 			c.executing.release(1)
+			c.answers.release(q.answer)
 			return err
 		}
 	}
@@ -202,21 +215,43 @@ func (c *conn) runDetached(q *request) {
 	start := c.srv.now()
 	res, err := c.execute(q)
 	c.srv.costs.observe(q.hash, time.Duration(c.srv.now()-start))
+	c.holdAnswer(q, res)
 	c.finish(q, res, err)
+	c.answers.release(q.answer)
 	c.releaseBytes(q.bytes)
 	putRequest(q)
 }
 
-// takeOne takes one of a budget, waiting for it if it must.
-func (c *conn) takeOne(r *reader, b *budget) error {
-	if b.try(1) {
+// takeAnswer takes what the answer to a request will probably take: otherwise
+// a client that takes nothing could have any number of them made meanwhile.
+func (c *conn) takeAnswer(r *reader, q *request) error {
+	q.answer = c.srv.costs.answerBytes(q.hash)
+	return c.takeSome(r, &c.answers, q.answer)
+}
+
+// holdAnswer corrects what was taken for an answer by what it is.
+func (c *conn) holdAnswer(q *request, res *exec.Result) {
+	n := int64(0)
+	if res != nil {
+		n = int64(len(res.Data))
+	}
+	c.srv.costs.answered(q.hash, n)
+	if n > q.answer {
+		c.answers.force(n - q.answer)
+		q.answer = n
+	}
+}
+
+// takeSome takes n of a budget, waiting for it if it must.
+func (c *conn) takeSome(r *reader, b *budget, n int64) error {
+	if b.try(n) {
 		return nil
 	}
 	c.srv.Metrics.Paused.Add(1)
 	c.leaveSlot(r)
 	c.commits.kick(c)
 	c.out.flush()
-	return b.take(c.ctx, 1)
+	return b.take(c.ctx, n)
 }
 
 var hashSeed = maphash.MakeSeed()

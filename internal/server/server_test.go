@@ -470,6 +470,35 @@ func TestSlowReader(t *testing.T) {
 	neighbour.ask("void")
 }
 
+// TestAnswersInTheMaking: answers that would not fit the queue together are not
+// made together.
+func TestAnswersInTheMaking(t *testing.T) {
+	f := newFake()
+	s := start(t, f, func(o *Options) { o.MaxQueuedBytes = 1 << 20 })
+	c := ready(t, s, cqlwire.V5)
+	text := "heavy" + strings.Repeat(" ", hashedText) // what follows is not hashed
+	for range 5 {
+		c.ask(text)
+	}
+	f.heavyPeak.Store(0)
+	paused := s.Metrics.Paused.Load()
+	const n = 10
+	for i := range int16(n) {
+		c.query(i, text+"gate", cqlwire.QueryParams{})
+	}
+	eventually(t, "paused", func() bool { return s.Metrics.Paused.Load() > paused })
+	ready(t, s, cqlwire.V5).ask("void")
+	close(f.gate("gate"))
+	for range n {
+		if got := len(c.recv().body); got < heavyAnswer {
+			t.Fatalf("an answer of %d bytes", got)
+		}
+	}
+	if got := f.heavyPeak.Load(); got != 1 {
+		t.Errorf("%d answers were made at a time", got)
+	}
+}
+
 func TestGracefulClose(t *testing.T) {
 	f := newFake()
 	s := start(t, f, nil)
