@@ -13,6 +13,9 @@ type SyntaxError struct {
 	// them. Both are 0 for errors that Cassandra reports without a position.
 	Line, Col int
 	Msg       string
+	// Invalid: Cassandra's parser takes such a statement, and it is refused
+	// later as an invalid query.
+	Invalid bool
 }
 
 // Error implements error.
@@ -48,7 +51,7 @@ func (p *parser) failure() error {
 		return nil
 	}
 	if e.msg != "" {
-		return &SyntaxError{Msg: e.msg}
+		return &SyntaxError{Msg: e.msg, Invalid: e.invalid}
 	}
 	line, col := position(src, int(e.token.start))
 	head := "line " + itoa(line) + ":" + itoa(col)

@@ -98,10 +98,11 @@ type parser struct {
 
 // parseError is where a statement went wrong; its text is made once parsing is over.
 type parseError struct {
-	msg   string // complete as it is, if not empty
-	want  string // what was expected; "" for "no viable alternative"
-	from  token  // where the choice was made
-	token token  // what did not fit
+	msg     string // complete as it is, if not empty
+	invalid bool   // see SyntaxError
+	want    string // what was expected; "" for "no viable alternative"
+	from    token  // where the choice was made
+	token   token  // what did not fit
 }
 
 // parsers keeps used parsers, whose size would otherwise be a quarter of what
@@ -328,7 +329,8 @@ func (p *parser) ifExists() bool {
 // marker counts a bind marker, whose tokens are read by the caller.
 func (p *parser) addMarker(name string) *Marker {
 	if len(p.markers) >= MaxMarkers {
-		p.fail("Too many bind markers in statement: the limit is %d", MaxMarkers)
+		p.stop(&parseError{invalid: true, msg: fmt.Sprintf(
+			"Too many markers(?). %d markers exceed the allowed maximum of %d", len(p.markers)+1, MaxMarkers)})
 		return &Marker{}
 	}
 	m := p.nodes.marker()

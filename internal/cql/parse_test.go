@@ -178,7 +178,7 @@ func TestLimits(t *testing.T) {
 		{"fields", "SELECT a" + repeat(".a", 1e6) + " FROM t", "Too many operators"},
 		{"relations", "SELECT * FROM t WHERE a = 1" + repeat(" AND a = 1", 1e6), "Too many conditions"},
 		{"conditions", "UPDATE t SET a = 1 WHERE k = 1 IF a = 1" + repeat(" AND a = 1", 1e6), "Too many conditions"},
-		{"markers", "INSERT INTO t (a) VALUES (?" + repeat(", ?", MaxMarkers) + ")", "Too many bind markers"},
+		{"markers", "INSERT INTO t (a) VALUES (?" + repeat(", ?", MaxMarkers) + ")", "Too many markers(?). 65536 markers exceed the allowed maximum of 65535"},
 		{"tokens", "INSERT INTO t (a) VALUES ([1" + repeat(", 1", MaxTokens), "Statement is too long"},
 		{"names", "SELECT a" + repeat(",a", MaxTokens) + " FROM t", "Statement is too long"},
 		{"unsupported", "CREATE TRIGGER " + repeat("a ", MaxTokens), "Statement is too long"},

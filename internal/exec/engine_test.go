@@ -184,6 +184,12 @@ func TestStatementTooLong(t *testing.T) {
 	wantCode(t, err, cqlwire.ErrInvalid)
 }
 
+func TestTooManyMarkers(t *testing.T) {
+	te := newTestEngine(t)
+	_, err := te.prepare("SELECT * FROM t WHERE k IN (?" + strings.Repeat(",?", cql.MaxMarkers) + ")")
+	wantCode(t, err, cqlwire.ErrInvalid)
+}
+
 func TestOversizedKeysAndValues(t *testing.T) {
 	te := newTestEngine(t)
 	te.exec(t, "CREATE TABLE t (k text PRIMARY KEY, v text)")
@@ -200,6 +206,8 @@ func TestOversizedKeysAndValues(t *testing.T) {
 		{"DELETE FROM t WHERE k = ?", []string{""}, "Key may not be empty"},
 		{"INSERT INTO two (a, b, c) VALUES (?, 'b', 'c')", []string{long[:65528]}, ""},
 		{"INSERT INTO two (a, b, c) VALUES (?, 'b', 'c')", []string{long[:65529]}, "Key length of 65536 is longer than maximum of 65535"},
+		{"INSERT INTO two (a, b, c) VALUES (?, ?, 'c')", []string{long, "xx"}, "Key length of 65537 is longer than maximum of 65535"},
+		{"SELECT * FROM two WHERE a = ? AND b = ?", []string{long, "xx"}, "Key length of 65537 is longer than maximum of 65535"},
 		{"INSERT INTO two (a, b, c) VALUES ('', '', ?)", []string{long}, ""},
 		{"INSERT INTO two (a, b, c) VALUES ('', '', ?)", []string{long + "x"}, "Key length of 65536 is longer than maximum of 65535"},
 		{"INSERT INTO t (k, v) VALUES ('a', ?)", []string{long[1:]}, ""},

@@ -49,7 +49,11 @@ func wireError(err error) error {
 	}
 	var syn *cql.SyntaxError
 	if errors.As(err, &syn) {
-		return &cqlwire.Error{Code: cqlwire.ErrSyntax, Message: syn.Msg}
+		code := cqlwire.ErrSyntax
+		if syn.Invalid {
+			code = cqlwire.ErrInvalid
+		}
+		return &cqlwire.Error{Code: code, Message: syn.Msg}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &cqlwire.Error{Code: cqlwire.ErrServer, Message: "request ended before it was done: " + err.Error()}

@@ -157,19 +157,11 @@ func (mu *mutation) keyValues(dst [][]byte, cols []*schema.Column, terms []term)
 
 // keyOf makes a partition's key, with Cassandra's limits.
 func keyOf(t *schema.Table, comps [][]byte) (store.Key, error) {
-	size := len(comps[0])
-	if len(comps) == 1 {
-		if size == 0 {
-			return store.Key{}, invalidf("Key may not be empty")
-		}
-	} else {
-		size = 0
-		for _, c := range comps {
-			size += len(c) + 3
-		}
+	if len(comps) == 1 && len(comps[0]) == 0 {
+		return store.Key{}, invalidf("Key may not be empty")
 	}
-	if size > maxKeyBytes {
-		return store.Key{}, invalidf("Key length of %d is longer than maximum of %d", size, maxKeyBytes)
+	if err := checkKeySize(comps); err != nil {
+		return store.Key{}, err
 	}
 	k, err := store.KeyOf(t, comps)
 	if err != nil {
@@ -179,6 +171,22 @@ func keyOf(t *schema.Table, comps [][]byte) (store.Key, error) {
 }
 
 const maxKeyBytes = 65535
+
+// checkKeySize refuses partition keys over 64 KiB. As in Cassandra, it is the
+// values alone that are looked at first, then what they take together in a key.
+func checkKeySize(comps [][]byte) error {
+	if err := checkClusteringSize(comps); err != nil || len(comps) == 1 {
+		return err
+	}
+	size := 0
+	for _, c := range comps {
+		size += len(c) + 3
+	}
+	if size > maxKeyBytes {
+		return invalidf("Key length of %d is longer than maximum of %d", size, maxKeyBytes)
+	}
+	return nil
+}
 
 // checkClusteringSize refuses clustering values over 64 KiB in all.
 func checkClusteringSize(ck [][]byte) error {

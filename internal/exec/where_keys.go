@@ -66,15 +66,8 @@ func (w *where) key(comps [][]byte) (store.Key, error) {
 	if len(comps) == 1 && len(comps[0]) == 0 {
 		return store.Key{}, invalidf("Key may not be empty")
 	}
-	size := 0
-	for _, c := range comps {
-		size += len(c)
-		if len(comps) > 1 {
-			size += 3
-		}
-	}
-	if size > 65535 {
-		return store.Key{}, invalidf("Key length of %d is longer than maximum of 65535", size)
+	if err := checkKeySize(comps); err != nil {
+		return store.Key{}, err
 	}
 	k, err := store.KeyOf(w.t, comps)
 	if err != nil {
