@@ -155,7 +155,7 @@ func operate(op byte, ret *cqltype.Type, x, y *number) ([]byte, error) {
 	case cqltype.KindFloat:
 		return cqltype.EncodeFloat(operateFloat(op, x.float(), y.float())), nil
 	case cqltype.KindDouble:
-		return cqltype.EncodeDouble(operateDouble(op, x.double(), y.double())), nil
+		return cqltype.EncodeDouble(operateFloat(op, x.double(), y.double())), nil
 	case cqltype.KindVarint:
 		v, err := operateBig(op, x.integral(), y.integral())
 		if err != nil {
@@ -190,7 +190,7 @@ func operateLong(op byte, x, y int64) (int64, error) {
 	return x % y, nil
 }
 
-func operateFloat(op byte, x, y float32) float32 {
+func operateFloat[T float32 | float64](op byte, x, y T) T {
 	switch op {
 	case '+':
 		return x + y
@@ -201,21 +201,7 @@ func operateFloat(op byte, x, y float32) float32 {
 	case '/':
 		return x / y
 	}
-	return float32(math.Mod(float64(x), float64(y)))
-}
-
-func operateDouble(op byte, x, y float64) float64 {
-	switch op {
-	case '+':
-		return x + y
-	case '-':
-		return x - y
-	case '*':
-		return x * y
-	case '/':
-		return x / y
-	}
-	return math.Mod(x, y)
+	return T(math.Mod(float64(x), float64(y)))
 }
 
 func operateBig(op byte, x, y *big.Int) (*big.Int, error) {

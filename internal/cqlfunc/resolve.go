@@ -222,24 +222,7 @@ func fit(from, to *cqltype.Type) fitness {
 	if from.Kind == to.Kind {
 		return fitSameKind(from, to)
 	}
-	ok := false
-	switch to.Kind {
-	case cqltype.KindBlob:
-		ok = true
-	case cqltype.KindText:
-		ok = from.Kind == cqltype.KindAscii
-	case cqltype.KindUUID:
-		ok = from.Kind == cqltype.KindTimeuuid
-	case cqltype.KindBigint:
-		ok = from.Kind == cqltype.KindTimestamp
-	case cqltype.KindTimestamp, cqltype.KindTime:
-		ok = from.Kind == cqltype.KindBigint
-	case cqltype.KindDate:
-		ok = from.Kind == cqltype.KindInt
-	case cqltype.KindVarint:
-		ok = from.Kind == cqltype.KindInt || from.Kind == cqltype.KindBigint || from.Kind == cqltype.KindTimestamp
-	}
-	if ok {
+	if cqltype.ReadsAs(from, to) {
 		return fits
 	}
 	return unfit

@@ -123,23 +123,8 @@ func assignableType(recv, t *cqltype.Type) fit {
 	if recv.Equal(t) || recv.AsFrozen().Equal(t.AsFrozen()) {
 		return exactFit
 	}
-	ok := false
-	switch recv.Kind {
-	case cqltype.KindBlob:
-		ok = true
-	case cqltype.KindText:
-		ok = t.Kind == cqltype.KindAscii
-	case cqltype.KindUUID:
-		ok = t.Kind == cqltype.KindTimeuuid
-	case cqltype.KindBigint:
-		ok = t.Kind == cqltype.KindTimestamp
-	case cqltype.KindTimestamp, cqltype.KindTime:
-		ok = t.Kind == cqltype.KindBigint
-	case cqltype.KindVarint:
-		ok = t.Kind == cqltype.KindInt || t.Kind == cqltype.KindBigint || t.Kind == cqltype.KindTimestamp
-	case cqltype.KindDate:
-		ok = t.Kind == cqltype.KindInt
-	case cqltype.KindList, cqltype.KindSet, cqltype.KindMap, cqltype.KindTuple:
+	ok := cqltype.ReadsAs(t, recv)
+	if recv.IsCollection() || recv.Kind == cqltype.KindTuple {
 		ok = recv.Kind == t.Kind && assignableParts(recv, t)
 	}
 	if ok {
