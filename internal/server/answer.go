@@ -67,6 +67,10 @@ func (c *conn) finishInline(r *reader, q *request, res *exec.Result, err error) 
 	queued := 0
 	if err == nil && res != nil && res.Commit != nil {
 		if err := c.takeSome(r, &c.inflight, 1); err != nil {
+			// The connection ends, but the write is done: its commit is still to be waited for.
+			c.inflight.force(1)
+			c.commits.add(c.answerTo(q, res))
+			c.commits.kick(c)
 			return err
 		}
 		c.commits.add(c.answerTo(q, res))

@@ -417,6 +417,32 @@ func TestInFlightLimit(t *testing.T) {
 	}
 }
 
+// TestCommitOfCutOffWrite: a write whose connection ends while the reader waits
+// for room has its commit waited for like any other.
+func TestCommitOfCutOffWrite(t *testing.T) {
+	f := newFake()
+	hold := make(chan struct{})
+	f.onCommit = func() { <-hold }
+	s := start(t, f, func(o *Options) { o.MaxInFlight = 8 })
+	c := ready(t, s, cqlwire.V5)
+	for i := range int16(100) {
+		c.query(i, "commit", cqlwire.QueryParams{})
+	}
+	eventually(t, "the reader waits", func() bool { return s.Metrics.Paused.Load() > 0 })
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(over) }()
+	c.wantClosed()
+	close(hold)
+	if err := <-closed; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := f.waited.Load(); n != 9 {
+		t.Errorf("%d commits were waited for, want 8 in flight and the one at the limit", n)
+	}
+}
+
 func TestBytesInFlightLimit(t *testing.T) {
 	f := newFake()
 	s := start(t, f, func(o *Options) { o.MaxInFlightBytesPerIP = 1 << 20 })
