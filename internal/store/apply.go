@@ -259,20 +259,23 @@ func (sh *shard) put(pb *pebble.Batch, b *Batch, o *op) error {
 // putReading adds the changes that read before they write; their stripes are
 // held exclusively.
 func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
-	var counters *counterWriter
+	counters, err := sh.counterRows(b)
+	if err != nil {
+		return err
+	}
 	var ranges *rangeWriter
 	for i := range b.ops {
 		o := &b.ops[i]
 		if int(o.shard) != sh.idx {
 			continue
 		}
-		var err error
 		switch o.kind {
 		case opCounter:
-			if counters == nil {
-				counters = &counterWriter{sh: sh}
-			}
 			err = counters.add(b, o)
+		case opRow:
+			if counters != nil && counters.find(b.buf[o.key:o.keyEnd]) >= 0 {
+				err = counters.add(b, o)
+			}
 		case opRange:
 			if ranges == nil {
 				ranges = &rangeWriter{sh: sh, ldt: clampSec(b.nowSec)}
@@ -280,18 +283,35 @@ func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
 			err = ranges.add(b, o)
 		}
 		if err != nil {
-			return errors.Join(err, ranges.close())
+			return err
 		}
 	}
 	if counters != nil {
 		if err := counters.write(pb); err != nil {
-			return errors.Join(err, ranges.close())
+			return err
 		}
 	}
 	if ranges != nil {
 		return ranges.write(pb)
 	}
 	return nil
+}
+
+// counterRows reads the rows that a batch has increments for; nil when it has none.
+func (sh *shard) counterRows(b *Batch) (w *counterWriter, err error) {
+	for i := range b.ops {
+		o := &b.ops[i]
+		if int(o.shard) != sh.idx || o.kind != opCounter {
+			continue
+		}
+		if w == nil {
+			w = &counterWriter{sh: sh}
+		}
+		if _, err := w.row(b.buf[o.key:o.keyEnd]); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
 // commit makes a Pebble batch visible; it is durable once its sync is waited for.

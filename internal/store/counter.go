@@ -16,26 +16,60 @@ import (
 // range or partition deletion, of the column's tombstone too, counting starts
 // again at zero.
 type counterWriter struct {
-	sh   *shard
-	rows []counterRow
+	sh    *shard
+	rows  []counterRow
+	index map[string]int // of rows by key, once there are many
 }
+
+// manyCounters is from how many rows on they are found by a map.
+const manyCounters = 16
 
 type counterRow struct {
 	key   []byte
 	value []byte
 }
 
-func (w *counterWriter) add(b *Batch, o *op) error {
-	key := b.buf[o.key:o.keyEnd]
-	i := slices.IndexFunc(w.rows, func(r counterRow) bool { return string(r.key) == string(key) })
-	if i < 0 {
-		old, err := w.sh.get(key)
-		if err != nil {
-			return err
-		}
-		w.rows = append(w.rows, counterRow{key: key, value: old})
-		i = len(w.rows) - 1
+// find returns the position of a row that is being written, or -1.
+func (w *counterWriter) find(key []byte) int {
+	if w.index == nil {
+		return slices.IndexFunc(w.rows, func(r counterRow) bool { return string(r.key) == string(key) })
 	}
+	if i, ok := w.index[alias(key)]; ok {
+		return i
+	}
+	return -1
+}
+
+// row returns the position of a row, which is read when it is new.
+func (w *counterWriter) row(key []byte) (int, error) {
+	if i := w.find(key); i >= 0 {
+		return i, nil
+	}
+	old, err := w.sh.get(key)
+	if err != nil {
+		return 0, err
+	}
+	w.rows = append(w.rows, counterRow{key: key, value: old})
+	n := len(w.rows)
+	if n == manyCounters {
+		w.index = make(map[string]int, 2*manyCounters)
+		for i, r := range w.rows {
+			w.index[string(r.key)] = i
+		}
+	} else if w.index != nil {
+		w.index[string(key)] = n - 1
+	}
+	return n - 1, nil
+}
+
+// add applies a change to a counter row, in the order of the batch: a deletion
+// in it too, which would be lost beside the row's new value.
+func (w *counterWriter) add(b *Batch, o *op) error {
+	i, err := w.row(b.buf[o.key:o.keyEnd])
+	if err != nil {
+		return err
+	}
+	key := w.rows[i].key
 	del, err := w.sh.deletionAt(o.tbl, key, o.preEnd-o.key)
 	if err != nil {
 		return err

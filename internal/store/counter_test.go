@@ -1,10 +1,13 @@
 package store_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -132,5 +135,66 @@ func TestDeletedCounterIsGone(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestCounterBatch deletes and increments in one batch, many rows of them:
+// what was deleted stays so, and counting begins again after a row's deletion.
+func TestCounterBatch(t *testing.T) {
+	tab := vtest.NewTable(7, "t", vtest.PK("p", cqltype.Int), vtest.CK("c", cqltype.Int),
+		vtest.Col("v", cqltype.Counter), vtest.Col("w", cqltype.Counter))
+	o := memOptions(vfs.NewMem(), 1)
+	now := time.Unix(1000, 0)
+	o.Clock = func() time.Time { return now }
+	st := mustOpen(t, o)
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	k := mustKey(t, tab, be32(1))
+	const rows = 40
+	for round, change := range []func(b *store.Batch, ck [][]byte, ts int64){
+		func(b *store.Batch, ck [][]byte, _ int64) {
+			b.Row(tab, k, ck).Increment(tab.Columns["v"], 5)
+			b.Row(tab, k, ck).Increment(tab.Columns["w"], 1)
+		},
+		func(b *store.Batch, ck [][]byte, ts int64) {
+			b.Row(tab, k, ck).Delete(ts)
+			b.Row(tab, k, ck).Increment(tab.Columns["v"], 7)
+		},
+		func(b *store.Batch, ck [][]byte, ts int64) {
+			b.Row(tab, k, ck).Increment(tab.Columns["v"], 1)
+			b.Row(tab, k, ck).Unset(tab.Columns["w"], ts)
+			b.Row(tab, k, ck).Increment(tab.Columns["w"], 3)
+		},
+	} {
+		now = now.Add(time.Second)
+		b, ts := st.NewBatch(now.Unix()), now.UnixMicro()-1
+		for c := range rows {
+			change(b, [][]byte{be32(c)}, ts)
+		}
+		if err := applyWait(st, b, false); err != nil {
+			t.Fatal(err)
+		}
+		want := [][2]int64{{5, 1}, {7, 0}, {8, 0}}[round]
+		v := st.View(store.ReadOptions{NowSec: now.Unix(), Stats: &store.ReadStats{}})
+		it, n := v.Partition(tab, k, store.RowQuery{}), 0
+		for it.NextPartition() {
+			for it.Next() {
+				var got [2]int64
+				for i, name := range []string{"v", "w"} {
+					if x := it.Row().Value(tab.Columns[name]); x != nil {
+						got[i] = int64(binary.BigEndian.Uint64(x))
+					}
+				}
+				if n++; got != want {
+					t.Errorf("round %d, row %d: %v, want %v", round, n, got, want)
+				}
+			}
+		}
+		if err := errors.Join(it.Close(), v.Close()); err != nil || n != rows {
+			t.Errorf("round %d: %d rows, %v", round, n, err)
+		}
 	}
 }

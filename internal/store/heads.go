@@ -166,8 +166,6 @@ func (w *rangeWriter) add(b *Batch, o *op) error {
 	return nil
 }
 
-func (w *rangeWriter) close() error { return nil }
-
 func (w *rangeWriter) write(pb *pebble.Batch) error {
 	w.sh.rangeOps.Add(int64(len(w.parts)))
 	for i := range w.parts {
