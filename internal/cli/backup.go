@@ -14,7 +14,7 @@ import (
 )
 
 func newBackup() *cobra.Command {
-	cmd := &cobra.Command{Use: "backup", Short: "Make, list, verify and restore backups of a whole store"}
+	cmd := &cobra.Command{Use: "backup", Short: "Make, list, verify and restore backups of a whole store", RunE: commandOnly}
 	cmd.AddCommand(newBackupCreate(), newBackupList(), newBackupVerify(), newBackupRestore())
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 
@@ -22,7 +23,7 @@ type connection struct {
 
 func (c *connection) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.address, "host", "127.0.0.1:9042", "the server's address, host:port")
+	f.StringVar(&c.address, "host", "127.0.0.1:9042", "the server's address, host or host:port")
 	f.StringVarP(&c.user, "user", "u", "", "user name, where the server asks for a login")
 	f.StringVar(&c.passwordFile, "password-file", "", "file with the password; without it, the environment's CQLPASSWORD is taken")
 	f.BoolVar(&c.useTLS, "tls", false, "encrypt the connection")
@@ -30,6 +31,12 @@ func (c *connection) flags(cmd *cobra.Command) {
 }
 
 func (c *connection) dial(ctx context.Context) (*upstream.Conn, error) {
+	if _, _, err := net.SplitHostPort(c.address); err != nil {
+		c.address = net.JoinHostPort(strings.Trim(c.address, "[]"), "9042")
+	}
+	if c.user != "" && c.passwordFile == "" && os.Getenv("CQLPASSWORD") == "" {
+		return nil, usageError("user %s needs a password: give --password-file or set CQLPASSWORD", c.user)
+	}
 	o := upstream.Options{Address: c.address, Username: c.user, Password: os.Getenv("CQLPASSWORD")}
 	if c.passwordFile != "" {
 		text, err := os.ReadFile(c.passwordFile)
@@ -39,7 +46,10 @@ func (c *connection) dial(ctx context.Context) (*upstream.Conn, error) {
 		o.Password = strings.TrimRight(string(text), "\r\n")
 	}
 	if c.useTLS || c.ca != "" {
-		host, _, _ := strings.Cut(c.address, ":")
+		host, _, err := net.SplitHostPort(c.address)
+		if err != nil {
+			return nil, err
+		}
 		o.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 		if c.ca != "" {
 			pem, err := os.ReadFile(c.ca)

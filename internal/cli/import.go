@@ -27,7 +27,8 @@ func newImport() *cobra.Command {
 		Short: "Store the records of a CSV file",
 		Long: "Store the records of a CSV file in a table of any CQL server.\n\n" +
 			"An import that was interrupted goes on where it was (FILE.csv.import holds the place);\n" +
-			"records that cannot be stored go to FILE.csv.rejected with the line and the reason.\n" +
+			"records that cannot be stored go to FILE.csv.rejected with the line and the reason,\n" +
+			"and make the exit code 3.\n" +
 			"Empty fields are null; collections, tuples and user types are JSON.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
@@ -53,11 +54,21 @@ func newImport() *cobra.Command {
 				Checkpoint: f.checkpoint, Rejected: f.reject, Progress: p.show,
 			})
 			p.finish(done.Records)
-			if err != nil {
+			if err != nil && done.Records > 0 {
 				return fmt.Errorf("import %s: %w (run the same command again to go on)", args[1], err)
 			}
+			if err != nil {
+				return fmt.Errorf("import %s: %w", args[1], err)
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d records stored, %d rejected\n", done.Records-done.Rejected, done.Rejected)
-			return f.finish()
+			if err := f.finish(); err != nil {
+				return err
+			}
+			if done.Rejected > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the rejected records and why are in %s.rejected\n", args[1])
+				return exitError{exitRejected}
+			}
+			return nil
 		},
 	}
 	conn.flags(cmd)
@@ -68,6 +79,9 @@ func newImport() *cobra.Command {
 	f.BoolVar(&restart, "restart", false, "begin at the start, whatever an earlier import did")
 	return cmd
 }
+
+// exitRejected is import's exit code when all was read but some records were rejected.
+const exitRejected = 3
 
 // importState is what FILE.import holds.
 type importState struct {

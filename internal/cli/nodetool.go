@@ -25,6 +25,7 @@ func newNodetool() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nodetool",
 		Short: "Administer a running server, as Cassandra's nodetool does",
+		RunE:  commandOnly,
 	}
 	addDataFlag(cmd, &data)
 	call := func(use, short string, f nodetoolFunc) *cobra.Command {

@@ -49,12 +49,23 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "varve",
 		Short:         "A history store for chat and event data that speaks CQL",
+		Version:       fullVersion(),
+		RunE:          commandOnly,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
 	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench())
 	return root
+}
+
+// commandOnly is what a command does that has only subcommands: it refuses
+// one that it lacks, so that a script does not believe that it ran.
+func commandOnly(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError("unknown command %q for %q", args[0], cmd.CommandPath())
+	}
+	return cmd.Help()
 }
 
 // noArgs refuses positional arguments with usage's exit code.

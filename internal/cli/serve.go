@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -121,7 +122,7 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 	var opened atomic.Pointer[schema.Catalog]
 	st, err := store.Open(ctx, storeOptions(c, log, func() []*schema.Table { return tablesOf(opened.Load()) }))
 	if err != nil {
-		return fmt.Errorf("open store: %w", err)
+		return err
 	}
 	defer closing("store", st.Close)
 	catalog, err := schema.Open(ctx, st)
@@ -153,7 +154,7 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 	admin := &console.Admin{
 		Store: st, Catalog: catalog, Engine: engine, Config: c, Node: node, Version: fullVersion(), Started: started,
 	}
-	return serveAll(ctx, c, srv, admin, func(httpAddr string) {
+	return serveAll(ctx, c, log, srv, admin, func(httpAddr string) {
 		log.Info("ready", "cql", listener.Addr().String(), "http", httpAddr,
 			"data", c.DataDirectories, "durability", c.Durability, "version", fullVersion(), "took", time.Since(started).String())
 		warnDefaults(c, log, catalog)
@@ -161,7 +162,9 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 }
 
 // serveAll runs the listeners until ctx ends or one of them fails.
-func serveAll(ctx context.Context, c *config.Config, srv *server.Server, admin *console.Admin, ready func(httpAddr string)) error {
+func serveAll(
+	ctx context.Context, c *config.Config, log *slog.Logger, srv *server.Server, admin *console.Admin, ready func(httpAddr string),
+) error {
 	g, ctx := errgroup.WithContext(ctx)
 	web := &console.Web{Store: admin.Store, Engine: admin.Engine, Server: srv, Version: admin.Version}
 	httpAddr := ""
@@ -177,6 +180,7 @@ func serveAll(ctx context.Context, c *config.Config, srv *server.Server, admin *
 	srv.Serve()
 	g.Go(func() error {
 		<-ctx.Done()
+		log.Info("stopping")
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		return srv.Close(grace)

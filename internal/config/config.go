@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -136,12 +138,27 @@ func (c *Config) LoadYAML(name string, text []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration %s: %w", name, err)
+		return fmt.Errorf("configuration %s: %w", name, plainYAMLError(err))
 	}
 	if err := dec.Decode(new(Config)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration %s: a second YAML document follows; put everything in one", name)
 	}
 	return nil
+}
+
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// plainYAMLError words the decoder's refusals without Go's types.
+func plainYAMLError(err error) error {
+	var te *yaml.TypeError
+	if !errors.As(err, &te) {
+		return err
+	}
+	lines := make([]string, len(te.Errors))
+	for i, e := range te.Errors {
+		lines[i] = unknownKey.ReplaceAllString(e, `there is no setting "$1" here`)
+	}
+	return errors.New(strings.Join(lines, "; "))
 }
 
 // Validate checks what can be checked without opening anything.

@@ -33,8 +33,8 @@ func TestLoadYAML(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ yaml, want string }{
-		"unknown key":      {"cql: 127.0.0.1:1\nnative_port: 3\n", "line 2: field native_port not found"},
-		"unknown nested":   {"cql_tls:\n  cert: x\n", "line 2: field cert not found"},
+		"unknown key":      {"cql: 127.0.0.1:1\nnative_port: 3\n", `line 2: there is no setting "native_port"`},
+		"unknown nested":   {"cql_tls:\n  cert: x\n", `line 2: there is no setting "cert"`},
 		"bad size":         {"cache_size: lots\n", `line 1: "lots" is not a size`},
 		"negative size":    {"cache_size: -1\n", `is not a size`},
 		"bad type":         {"tombstone_warn_threshold: many\n", "line 1"},
@@ -61,7 +61,7 @@ func TestRefusals(t *testing.T) {
 
 func TestEnvAndSet(t *testing.T) {
 	c := Default()
-	if err := c.LoadEnv([]string{"PATH=/x", "VARVE_CQL=127.0.0.1:7", "VARVE_CQL_TLS_KEY=k", "VARVE_DATA_DIRECTORIES=a, b"}); err != nil {
+	if err := c.LoadEnv([]string{"PATH=/x", "VARVE_SERVICE_HOST=10.0.0.1", "VARVE_PORT_9042_TCP=tcp://10.0.0.1:9042", "VARVE_CQL=127.0.0.1:7", "VARVE_CQL_TLS_KEY=k", "VARVE_DATA_DIRECTORIES=a, b"}); err != nil {
 		t.Fatal(err)
 	}
 	if c.CQL != "127.0.0.1:7" || c.CQLTLS.Key != "k" || len(c.DataDirectories) != 2 {

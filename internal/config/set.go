@@ -51,6 +51,10 @@ func (c *Config) LoadEnv(environ []string) error {
 			continue
 		}
 		key, ok := byEnv[name]
+		// Kubernetes gives every process such variables for a service called varve.
+		if !ok && (strings.HasPrefix(name, EnvPrefix+"SERVICE_") || strings.HasPrefix(name, EnvPrefix+"PORT")) {
+			continue
+		}
 		if !ok {
 			return fmt.Errorf("environment variable %s names no setting", name)
 		}

@@ -13,6 +13,9 @@ import (
 
 // table prints rows in columns.
 func (s *Shell) table(rows *cqlwire.Rows) error {
+	if last := len(rows.Columns) - 1; last >= 0 && rows.Columns[last].Name == "create_statement" {
+		return s.statements(rows)
+	}
 	lines := make([][]string, 0, rows.Count+1)
 	head := make([]string, len(rows.Columns))
 	for i, c := range rows.Columns {
@@ -102,4 +105,26 @@ func (s *Shell) trace(ctx context.Context, id [16]byte) error {
 		return s.refused(err)
 	}
 	return s.table(&res.Rows)
+}
+
+// statements prints what DESCRIBE answers: the statements themselves, as text to use again.
+func (s *Shell) statements(rows *cqlwire.Rows) error {
+	var cells [][]byte
+	data := rows.Data
+	for range rows.Count {
+		var err error
+		if cells, data, err = rows.Row(cells[:0], data); err != nil {
+			return fmt.Errorf("decode row: %w", err)
+		}
+		s.printf("\n%s\n", strings.Map(printable, string(cells[len(cells)-1])))
+	}
+	return nil
+}
+
+// printable keeps line ends and replaces what would move the cursor.
+func printable(r rune) rune {
+	if r == '\n' || r >= ' ' && r != 0x7f {
+		return r
+	}
+	return '\uFFFD'
 }

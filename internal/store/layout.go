@@ -17,6 +17,7 @@ import (
 // See docs/formats/layout.md.
 const (
 	identityFile   = "varve-store.json"
+	lockFile       = "varve-store.lock"
 	identityFormat = 1
 	dataSubdir     = "pebble"
 	journalSubdir  = "journal"
@@ -167,6 +168,12 @@ func createLayout(o *Options, places []place) (layout, error) {
 		default:
 			return out, fmt.Errorf("directory %s holds data but no %s", p.dir, identityFile)
 		}
+		if name, err := foreignEntry(o.FS, p, places); err != nil || name != "" {
+			if err != nil {
+				return out, fmt.Errorf("directory %s: %w", p.dir, err)
+			}
+			return out, fmt.Errorf("directory %s holds no store and is not empty (%s): a new store needs an empty directory", p.dir, name)
+		}
 	}
 	if o.ReadOnly {
 		return out, fmt.Errorf("directory %s holds no store", places[0].dir)
@@ -188,6 +195,32 @@ func createLayout(o *Options, places []place) (layout, error) {
 		}
 	}
 	return out, writeIdentities(o, *id, true)
+}
+
+// foreignEntry names something in a directory without an identity that a new
+// store cannot have put there: a mistyped path or an unmounted disk would
+// otherwise become an empty store.
+func foreignEntry(fs vfs.FS, p place, places []place) (string, error) {
+	if p.id != nil {
+		return "", nil
+	}
+	names, err := fs.List(p.dir)
+	if err != nil {
+		if isNotExist(err) {
+			return "", nil
+		}
+		return "", err
+	}
+	for _, name := range names {
+		known := name == lockFile || name == "lost+found" || name == p.subdir()
+		for _, other := range places {
+			known = known || fs.PathJoin(p.dir, name) == other.dir
+		}
+		if !known {
+			return name, nil
+		}
+	}
+	return "", nil
 }
 
 // finishLayout marks a new store's directories as complete.

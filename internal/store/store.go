@@ -147,9 +147,9 @@ func (s *Store) lockDirs() error {
 		if err := makeDir(fs, d); err != nil {
 			return fmt.Errorf("directory %s: %w", d, err)
 		}
-		l, err := fs.Lock(fs.PathJoin(d, "varve-store.lock"))
+		l, err := fs.Lock(fs.PathJoin(d, lockFile))
 		if err != nil {
-			return fmt.Errorf("directory %s is in use by another process: %w", d, err)
+			return fmt.Errorf("directory %s is in use by another process (is a server running on it?): %w", d, err)
 		}
 		s.locks = append(s.locks, l)
 	}

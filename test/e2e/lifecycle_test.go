@@ -77,11 +77,14 @@ func TestUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"serve", "--config", bad}, "line 2: field native_port not found"},
+		{[]string{"serve", "--config", bad}, `line 2: there is no setting "native_port"`},
 		{[]string{"serve", "--set", "no_such=1"}, `there is no setting "no_such"`},
 		{[]string{"serve", "--frobnicate"}, "unknown flag"},
 		{[]string{"serve", "extra"}, "unexpected argument"},
 		{[]string{"nodetool", "--data", dir, "status"}, "no server answers on"},
+		{[]string{"nodetool", "repair"}, `unknown command "repair"`},
+		{[]string{"backup", "frobnicate"}, `unknown command "frobnicate"`},
+		{[]string{"serve", "--data", dir, "--cql", "127.0.0.1:0", "--http", ""}, "is not empty (bad.yaml)"},
 	} {
 		out, err := run(t, tc.args...)
 		if err == nil || !strings.Contains(out, tc.want) {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -77,7 +78,11 @@ func TestImportRejectsAndGoesOn(t *testing.T) {
 	if err := os.WriteFile(file, []byte(csv.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := mustRun(t, "import", "chat.n", file, "--host", s.addr)
+	out, err := run(t, "import", "chat.n", file, "--host", s.addr)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("an import with rejected records ends with %v, want exit code 3", err)
+	}
 	if !strings.Contains(out, "1997 records stored, 3 rejected") {
 		t.Fatal(out)
 	}
@@ -93,7 +98,7 @@ func TestImportRejectsAndGoesOn(t *testing.T) {
 	// A checkpoint from an interrupted run is taken up: only the rest is sent.
 	mustExec(t, sess, `TRUNCATE chat.n`)
 	half := len(csv.String()[:strings.Index(csv.String(), "1000,")])
-	state := fmt.Sprintf(`{"Table":"chat.n","Size":%d,"Bytes":%d,"Records":1000,"Rejected":3}`, csv.Len(), half)
+	state := fmt.Sprintf(`{"Table":"chat.n","Size":%d,"Bytes":%d,"Records":1000,"Rejected":0}`, csv.Len(), half)
 	if err := os.WriteFile(file+".import", []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -186,9 +191,10 @@ func TestShell(t *testing.T) {
 CONSISTENCY LOCAL_QUORUM
 TRACING ON
 		SELECT k FROM chat.m WHERE k = 1;
+		DESCRIBE TABLE chat.m;
 `)
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"semi;colon", "(3 rows)", "consistency level is LOCAL_QUORUM", "live rows"} {
+	for _, want := range []string{"semi;colon", "(3 rows)", "consistency level is LOCAL_QUORUM", "live rows", "CREATE TABLE chat.m (\n    k int PRIMARY KEY,\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
