@@ -3,7 +3,6 @@ package exec
 import (
 	"bytes"
 	"context"
-	"errors"
 	"math"
 	"slices"
 
@@ -53,7 +52,7 @@ type casRequest struct {
 	static  *rowImage
 	images  []*rowImage // parallel to rows
 	first   *rowImage   // the partition's first row, where only statics are asked about
-	newest  int64       // the newest timestamp read
+	newest  int64       // the newest timestamp read, tombstones' too
 	started bool
 }
 
@@ -83,8 +82,8 @@ func (r *casRequest) run(ctx context.Context) (*Result, error) {
 	}
 	defer l.Unlock()
 	var stats store.ReadStats
-	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats})
-	res, err := r.decide(ctx, l, view)
+	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats, TrackNewest: true})
+	res, err := r.decide(ctx, l, view, &stats)
 	if cerr := view.Close(); err == nil && cerr != nil {
 		return nil, wireError(cerr)
 	}
@@ -93,11 +92,14 @@ func (r *casRequest) run(ctx context.Context) (*Result, error) {
 
 // decide reads the rows, checks the conditions, and either applies the changes
 // or answers with what the rows hold.
-func (r *casRequest) decide(ctx context.Context, l *store.Lock, view *store.View) (*Result, error) {
+func (r *casRequest) decide(
+	ctx context.Context, l *store.Lock, view *store.View, stats *store.ReadStats,
+) (*Result, error) {
 	r.x.trace.Event("Reading existing values for CAS precondition")
 	if err := r.read(view); err != nil {
 		return nil, wireError(err)
 	}
+	r.newest = stats.NewestTimestamp
 	ok, err := r.holds()
 	if err != nil {
 		return nil, err
@@ -257,12 +259,14 @@ func (r *casRequest) rowFor(clustering [][]byte) *casRow {
 }
 
 // addChanges adds all statements' changes with one timestamp, newer than
-// anything that was read, as a Paxos ballot would be.
+// anything that was read, dead or alive, as a Paxos ballot would be: what is
+// answered as applied must not be shadowed.
 func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
 	ballot := r.x.nowMicros
 	if r.newest >= ballot {
 		if r.newest == math.MaxInt64 {
-			return errBallot
+			return invalidf("Cannot apply a conditional update: the row holds a value or a deletion with timestamp %d, "+
+				"the largest there is, which no update can supersede", r.newest)
 		}
 		ballot = r.newest + 1
 	}
@@ -278,5 +282,3 @@ func (r *casRequest) addChanges(b *store.Batch, view *store.View) error {
 	}
 	return r.x.checkSize(r.t, b)
 }
-
-var errBallot = errors.New("a cell has the largest timestamp there is: no conditional update can supersede it")

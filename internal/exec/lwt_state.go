@@ -52,7 +52,7 @@ func (r *casRequest) read(view *store.View) error {
 	return rows.Close()
 }
 
-// image copies a row, and takes note of its newest timestamp.
+// image copies a row.
 func (r *casRequest) image(row *store.Row, clustering [][]byte) *rowImage {
 	if row == nil {
 		return nil
@@ -67,22 +67,15 @@ func (r *casRequest) image(row *store.Row, clustering [][]byte) *rowImage {
 			img.values[r.t.Clustering[i]] = img.clustering[i]
 		}
 	}
-	if m, ok := row.Marker(); ok {
-		r.newest = max(r.newest, m.Timestamp)
-	}
 	for _, c := range cols {
 		if c.Type.IsMultiCell() {
 			cells := row.Elements(nil, c)
-			for i := range cells {
-				r.newest = max(r.newest, cells[i].Timestamp)
-			}
 			if len(cells) > 0 {
 				img.values[c] = cellsValue(c.Type, cells)
 			}
 			continue
 		}
 		if cell, ok := row.Cell(c); ok {
-			r.newest = max(r.newest, cell.Timestamp)
 			img.values[c] = append([]byte{}, cell.Value...)
 		}
 	}

@@ -94,6 +94,25 @@ func (r *Row) Marker() (c Cell, ok bool) {
 	return Cell{Timestamp: r.hdr.base, TTL: r.hdr.markerTTL, Expiry: r.hdr.markerExpiry}, true
 }
 
+// newest is the largest timestamp in the row, of anything live or dead. It is
+// not ok when the row is malformed, which whoever decodes its cells reports.
+func (r *Row) newest() (ts int64, ok bool) {
+	ts = r.hdr.delTS
+	if r.hdr.hasMarker() {
+		ts = max(ts, r.hdr.base)
+	}
+	var c cell
+	for rest := r.cells; len(rest) > 0; {
+		if rest, ok = nextCell(rest, r.hdr.base, &c); !ok {
+			return 0, false
+		}
+		if c.col != keyColumn {
+			ts = max(ts, c.ts)
+		}
+	}
+	return ts, true
+}
+
 // find looks a simple column's cell up, live or not.
 func (r *Row) find(col uint16, c *cell) bool {
 	rest := r.rest

@@ -201,6 +201,9 @@ func (r *Rows) NextPartition() bool {
 	if r.heads && !r.loadHead() {
 		return false
 	}
+	if r.v.o.TrackNewest && !r.noteHead() {
+		return false
+	}
 	r.key = append(append(r.key[:0], r.prefix...), suffixEnd)
 	r.it.SetBounds(r.prefix, r.key)
 	if !r.readStatic() {
@@ -226,6 +229,24 @@ func (r *Rows) loadHead() bool {
 	r.headIt.SetBounds(r.key2, r.key)
 	if err := r.head.reset(r.headIt, r.prefix, r.v.o.Stats); err != nil {
 		return r.fail(err)
+	}
+	return true
+}
+
+// noteHead takes the head's deletions that cover the single rows asked for into
+// NewestTimestamp: they shadow rows of which nothing else is left.
+func (r *Rows) noteHead() bool {
+	st := r.v.o.Stats
+	st.NewestTimestamp = max(st.NewestTimestamp, r.head.part)
+	for i := range r.cur {
+		if !r.cur[i].point {
+			continue
+		}
+		del, err := r.head.at(r.cur[i].lo)
+		if err != nil {
+			return r.fail(err)
+		}
+		st.NewestTimestamp = max(st.NewestTimestamp, del)
 	}
 	return true
 }
@@ -301,7 +322,7 @@ func (r *Rows) advance() bool {
 			if !in {
 				break
 			}
-			if r.hasSpans {
+			if r.hasSpans && !(sl.point && r.v.o.TrackNewest) {
 				jumped, ok := r.jump(sl)
 				if !ok {
 					return false
@@ -475,6 +496,11 @@ func (r *Rows) load(row *Row, suffix, v []byte) (live, ok bool) {
 	}
 	st := r.v.o.Stats
 	st.BytesRead += int64(len(v))
+	if r.v.o.TrackNewest {
+		if newest, ok := row.newest(); ok {
+			st.NewestTimestamp = max(st.NewestTimestamp, newest)
+		}
+	}
 	live = row.hdr.markerLive(row.del, row.now)
 	if live && row.hdr.flags&rowHasExtras == 0 {
 		return true, true

@@ -21,6 +21,8 @@ type ReadStats struct {
 	RangeTombs int64 // range and partition deletions consulted
 	Partitions int64
 	BytesRead  int64  // bytes of row values decoded
+	// NewestTimestamp is the largest timestamp met, with TrackNewest; 0 when none is above zero.
+	NewestTimestamp int64
 	LastKey    string // for error texts: last row scanned, as ((1), 2026-…, 7)
 }
 
@@ -34,6 +36,7 @@ func (st *ReadStats) Add(o *ReadStats) {
 	st.RangeTombs += o.RangeTombs
 	st.Partitions += o.Partitions
 	st.BytesRead += o.BytesRead
+	st.NewestTimestamp = max(st.NewestTimestamp, o.NewestTimestamp)
 }
 
 // TombstoneError ends a read that met more tombstones than it may.
@@ -57,6 +60,11 @@ type ReadOptions struct {
 	FailAfter int64
 	// CountAll counts the tombstones that were jumped as walked ones towards FailAfter.
 	CountAll bool
+	// TrackNewest fills Stats.NewestTimestamp: no write to a single row that was
+	// asked for, or to the static row, is shadowed by what is there if its
+	// timestamp is above that. Tombstones, expired cells and deletions of ranges
+	// and of the partition count, whether the row is there or not.
+	TrackNewest bool
 	// Stats receives counts; required.
 	Stats *ReadStats
 	// Deadline stops an iterator with ErrDeadline between rows; zero: none.
