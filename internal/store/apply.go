@@ -266,27 +266,20 @@ func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
 	var ranges *rangeWriter
 	for i := range b.ops {
 		o := &b.ops[i]
-		if int(o.shard) != sh.idx {
+		if int(o.shard) != sh.idx || o.kind != opRange {
 			continue
 		}
-		switch o.kind {
-		case opCounter:
-			err = counters.add(b, o)
-		case opRow:
-			if counters != nil && counters.find(b.buf[o.key:o.keyEnd]) >= 0 {
-				err = counters.add(b, o)
-			}
-		case opRange:
-			if ranges == nil {
-				ranges = &rangeWriter{sh: sh, ldt: clampSec(b.nowSec)}
-			}
-			err = ranges.add(b, o)
+		if ranges == nil {
+			ranges = &rangeWriter{sh: sh, ldt: clampSec(b.nowSec)}
 		}
-		if err != nil {
+		if err := ranges.add(b, o); err != nil {
 			return err
 		}
 	}
 	if counters != nil {
+		if err := counters.fill(b, ranges); err != nil {
+			return err
+		}
 		if err := counters.write(pb); err != nil {
 			return err
 		}

@@ -14,7 +14,8 @@ import (
 // The rules are Cassandra's: no client timestamps; a counter column that was
 // deleted is gone for good (its tombstone beats any increment); after a row,
 // range or partition deletion, of the column's tombstone too, counting starts
-// again at zero.
+// again at zero. All of a batch has one time, at which deletions beat
+// increments: what a range or partition deletion in it covers is not counted.
 type counterWriter struct {
 	sh    *shard
 	rows  []counterRow
@@ -60,6 +61,44 @@ func (w *counterWriter) row(key []byte) (int, error) {
 		w.index[string(key)] = n - 1
 	}
 	return n - 1, nil
+}
+
+// fill applies the changes of the batch to the rows; ranges are its range deletions.
+func (w *counterWriter) fill(b *Batch, ranges *rangeWriter) error {
+	var gone map[string]struct{} // heads of the partitions that the batch deletes
+	for i := range b.ops {
+		o := &b.ops[i]
+		if o.kind == opPartition && int(o.shard) == w.sh.idx {
+			if gone == nil {
+				gone = map[string]struct{}{}
+			}
+			gone[string(b.buf[o.key:o.keyEnd])] = struct{}{}
+		}
+	}
+	var head []byte
+	for i := range b.ops {
+		o := &b.ops[i]
+		if int(o.shard) != w.sh.idx || !o.isRow() {
+			continue
+		}
+		if o.kind == opRow && w.find(b.buf[o.key:o.keyEnd]) < 0 {
+			continue
+		}
+		covered := false
+		if gone != nil || ranges != nil {
+			head = append(head[:0], b.buf[o.key:o.preEnd]...)
+			head[tablePrefixBytes-1] = familyHead
+			_, covered = gone[string(head)]
+			covered = covered || (ranges != nil && ranges.covers(head, b.buf[o.preEnd:o.keyEnd]))
+		}
+		if o.kind == opCounter && covered {
+			continue
+		}
+		if err := w.add(b, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add applies a change to a counter row, in the order of the batch: a deletion

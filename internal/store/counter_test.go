@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -195,6 +196,71 @@ func TestCounterBatch(t *testing.T) {
 		}
 		if err := errors.Join(it.Close(), v.Close()); err != nil || n != rows {
 			t.Errorf("round %d: %d rows, %v", round, n, err)
+		}
+	}
+}
+
+// TestCounterBatchDeletesAround deletes ranges and partitions in a batch with
+// increments, before and after them: the deletions win, rows beside them count,
+// and counting begins again afterwards.
+func TestCounterBatchDeletesAround(t *testing.T) {
+	tab := vtest.NewTable(7, "t", vtest.PK("p", cqltype.Int), vtest.CK("c", cqltype.Int), vtest.Col("v", cqltype.Counter))
+	one := store.Bound{Prefix: [][]byte{be32(1)}, Inclusive: true}
+	dels := map[string]func(b *store.Batch, k store.Key, ts int64){
+		"partition": func(b *store.Batch, k store.Key, ts int64) { b.DeletePartition(tab, k, ts) },
+		"range": func(b *store.Batch, k store.Key, ts int64) {
+			b.DeleteRange(tab, k, store.Slice{Start: one, End: one}, ts)
+		},
+	}
+	for name, del := range dels {
+		for _, first := range []bool{true, false} {
+			o := memOptions(vfs.NewMem(), 1)
+			now := time.Unix(1000, 0)
+			o.Clock = func() time.Time { return now }
+			st := mustOpen(t, o)
+			k, other := mustKey(t, tab, be32(1)), mustKey(t, tab, be32(2))
+			apply := func(delta int64, withDel bool) {
+				t.Helper()
+				now = now.Add(time.Second)
+				b, ts := st.NewBatch(now.Unix()), now.UnixMicro()-1
+				if withDel && first {
+					del(b, k, ts)
+				}
+				b.Row(tab, k, [][]byte{be32(1)}).Increment(tab.Columns["v"], delta)
+				b.Row(tab, other, [][]byte{be32(1)}).Increment(tab.Columns["v"], delta)
+				if withDel && !first {
+					del(b, k, ts)
+				}
+				if err := applyWait(st, b, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check := func(when string, p int, want ...int64) {
+				t.Helper()
+				var got []int64
+				v := st.View(store.ReadOptions{NowSec: now.Unix(), Stats: &store.ReadStats{}})
+				it := v.Partition(tab, mustKey(t, tab, be32(p)), store.RowQuery{})
+				for it.NextPartition() {
+					for it.Next() {
+						got = append(got, int64(binary.BigEndian.Uint64(it.Row().Value(tab.Columns["v"]))))
+					}
+				}
+				if err := errors.Join(it.Close(), v.Close()); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s (first: %v), %s: partition %d holds %v, want %v", name, first, when, p, got, want)
+				}
+			}
+			apply(5, false)
+			apply(1, true)
+			check("with the deletion", 1)
+			check("with the deletion", 2, 6)
+			apply(7, false)
+			check("later", 1, 7)
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -166,6 +166,20 @@ func (w *rangeWriter) add(b *Batch, o *op) error {
 	return nil
 }
 
+// covers reports that some range holds the row of a suffix; prefix is the head's.
+func (w *rangeWriter) covers(prefix, suffix []byte) bool {
+	if suffix[0] == suffixStatic {
+		return false
+	}
+	i := slices.IndexFunc(w.parts, func(p partitionRanges) bool { return bytes.Equal(p.prefix, prefix) })
+	if i < 0 {
+		return false
+	}
+	adds := w.parts[i].adds
+	k := sort.Search(len(adds), func(k int) bool { return bytes.Compare(adds[k].hi, suffix) > 0 })
+	return k < len(adds) && bytes.Compare(adds[k].lo, suffix) <= 0
+}
+
 func (w *rangeWriter) write(pb *pebble.Batch) error {
 	w.sh.rangeOps.Add(int64(len(w.parts)))
 	for i := range w.parts {
