@@ -20,10 +20,10 @@ type ReadStats struct {
 	Spans      int64 // spans used
 	RangeTombs int64 // range and partition deletions consulted
 	Partitions int64
-	BytesRead  int64  // bytes of row values decoded
+	BytesRead  int64 // bytes of row values decoded
 	// NewestTimestamp is the largest timestamp met, with TrackNewest; 0 when none is above zero.
 	NewestTimestamp int64
-	LastKey    string // for error texts: last row scanned, as ((1), 2026-…, 7)
+	LastKey         string // for error texts: last row scanned, as ((1), 2026-…, 7)
 }
 
 // Add adds the counts of another part of the same read.
