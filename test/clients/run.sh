@@ -16,14 +16,17 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# start NAME PORT ARGS...: a server on 127.0.0.1:PORT, up before this returns.
+# start NAME HOST PORT ARGS...: a server on HOST:PORT, ready before this returns.
 start() {
-  local name=$1 port=$2
-  shift 2
-  "$varve" serve --data "$work/$name" --cql "127.0.0.1:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
-  pids+=($!)
-  for _ in $(seq 300); do
-    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return; fi
+  local name=$1 host=$2 port=$3
+  shift 3
+  # The tests' own variables are no settings of the server.
+  env -u VARVE_ADDR -u VARVE_SECURE_ADDR -u VARVE_SECURE_CA "$varve" serve --data "$work/$name" --cql "$host:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
+  local pid=$!
+  pids+=("$pid")
+  for _ in $(seq 1500); do
+    if grep -q msg=ready "$work/$name.log"; then return; fi
+    kill -0 "$pid" 2>/dev/null || break
     sleep 0.02
   done
   echo "the $name server did not start:" >&2
@@ -35,8 +38,8 @@ start() {
 plain=29042 secure=29142 gocql_addr=127.0.0.61
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=varve-test \
   -addext "subjectAltName=IP:127.0.0.1" -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
-start plain $plain
-start secure $secure --auth password --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem"
+start plain 127.0.0.1 $plain
+start secure 127.0.0.1 $secure --auth password --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem"
 export VARVE_ADDR=127.0.0.1:$plain VARVE_SECURE_ADDR=127.0.0.1:$secure VARVE_SECURE_CA=$work/cert.pem CQLSH=$venv/bin/cqlsh
 failed=0
 for suite in "$@"; do
@@ -46,12 +49,8 @@ for suite in "$@"; do
     node) (cd "$here/node" && npm ci --silent --no-audit --no-fund && node --test) || failed=1;;
     java) (cd "$here/java" && mvn -q -B -ntp test && awk -F'[:,]' '/Tests run/{n+=$2; f+=$4+$6} END{printf "java: %d passed, %d failed\n", n-f, f}' target/surefire-reports/*.txt) || failed=1;;
     gocql | gocql1)
-      if [ "${gocql_up:-}" != 1 ]; then
-        "$varve" serve --data "$work/gocql" --cql "$gocql_addr:9042" --http "" >"$work/gocql.log" 2>&1 &
-        pids+=($!)
-        gocql_up=1
-        sleep 1
-      fi
+      [ "${gocql_up:-}" = 1 ] || start gocql "$gocql_addr" 9042
+      gocql_up=1
       "$here/gocql.sh" "$suite" "$gocql_addr" || failed=1;;
     *) echo "unknown suite $suite" >&2; exit 2;;
   esac
