@@ -196,11 +196,14 @@ func (p *parser) termCall() Expr {
 }
 
 // terms reads one or more values up to a closing token, inclusive.
-func (p *parser) terms(closing kind) []Expr {
+func (p *parser) terms(closing kind) []Expr { return p.list((*parser).term, closing) }
+
+// list reads one or more items, separated by commas, up to a closing token, inclusive.
+func (p *parser) list(item func(*parser) Expr, closing kind) []Expr {
 	list := make([]Expr, 0, 4)
-	list = append(list, p.term())
+	list = append(list, item(p))
 	for p.accept(tComma) {
-		list = append(list, p.term())
+		list = append(list, item(p))
 	}
 	p.expect(closing)
 	return list

@@ -131,14 +131,7 @@ func (p *parser) selectorHintAhead() bool {
 	return false
 }
 
-func (p *parser) selectors(closing kind) []Expr {
-	list := []Expr{p.selector()}
-	for p.accept(tComma) {
-		list = append(list, p.selector())
-	}
-	p.expect(closing)
-	return list
-}
+func (p *parser) selectors(closing kind) []Expr { return p.list((*parser).selector, closing) }
 
 func (p *parser) selectorsUntil(closing kind) []Expr {
 	if p.accept(closing) {
