@@ -27,7 +27,7 @@ var layers = map[string]int{
 	"cqltype":   1, "cqlwire": 1, "cql": 1,
 	"cqlfunc": 2, "schema": 2, "store": 2,
 	"backup": 3, "upstream": 3, "vtest": 3,
-	"exec": 4, "bulk": 4, "shell": 4, "bench": 4,
+	"exec": 4, "bulk": 4, "shell": 4, "bench": 4, "move": 4,
 	"server": 5, "config": 5,
 	"console": 6,
 	"cli":     7,
@@ -42,7 +42,8 @@ var sideways = map[string]bool{
 var only = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":         {"store", "vtest", "backup", "cli"},
 	"net/http":                                 {"console", "cli"},
-	"github.com/apache/cassandra-gocql-driver": {},
+	"github.com/apache/cassandra-gocql-driver": {"move"},
+	"github.com/jackc":                         {"move"},
 	"github.com/spf13/cobra":                   {"cli"},
 	"github.com/prometheus":                    {"console", "store"},
 	"go.yaml.in/yaml":                          {"config"},
