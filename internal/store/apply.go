@@ -272,9 +272,7 @@ func (sh *shard) putReading(pb *pebble.Batch, b *Batch) error {
 		if ranges == nil {
 			ranges = &rangeWriter{sh: sh, ldt: clampSec(b.nowSec)}
 		}
-		if err := ranges.add(b, o); err != nil {
-			return err
-		}
+		ranges.add(b, o)
 	}
 	if counters != nil {
 		if err := counters.fill(b, ranges); err != nil {

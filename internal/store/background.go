@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,34 +18,60 @@ type task struct {
 	lo, hi []byte
 	prefix int  // length of the partition's prefix; 0: the range is over partitions
 	sweep  bool // rows covered by a head deletion are to be removed
+	walked bool // a read walked there
 	dead   int64
 	tries  int
 }
 
-// maxTasks bounds the queue; what does not fit is found again by the next read.
-const maxTasks = 1024
+// maxTasks bounds the queue. What does not fit is found again by the next read,
+// or, where it is a range or partition deletion, by a sweep that is asked for.
+const maxTasks = 8192
 
-// workQueue hands tasks to the background, those of one place joined.
+// workQueue hands tasks to the background, those of one place joined. Writers
+// add to it under their stripes, so that this must cost the same however much is queued.
 type workQueue struct {
 	mu     sync.Mutex
-	tasks  []*task
+	tasks  []*task // in order
+	parts  map[taskPlace]*task
+	ranges []*task // those over partitions, of which there are few
 	wake   chan struct{}
 	closed bool
 }
 
+// taskPlace is what tasks are joined by: a partition and what is to be done there.
+type taskPlace struct {
+	tbl    *table
+	sweep  bool
+	prefix string // of the partition
+}
+
+// maxRangeTasks bounds the tasks over partitions, which only reads ask for.
+const maxRangeTasks = 64
+
+func (t *task) place() taskPlace { return taskPlace{t.tbl, t.sweep, string(t.lo[:t.prefix])} }
+
 func (q *workQueue) add(t *task) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || len(q.tasks) >= maxTasks {
+	if q.closed {
 		return false
 	}
-	for _, o := range q.tasks {
-		if o.sh == t.sh && o.tbl == t.tbl && o.prefix == t.prefix && o.sweep == t.sweep &&
-			(t.prefix > 0 && string(o.lo[:o.prefix]) == string(t.lo[:t.prefix]) || overlap(o, t)) {
-			o.lo, o.hi = minBytes(o.lo, t.lo), maxBytes(o.hi, t.hi)
-			o.dead += t.dead
-			return true
+	if o := q.find(t); o != nil {
+		o.lo, o.hi = minBytes(o.lo, t.lo), maxBytes(o.hi, t.hi)
+		o.dead += t.dead
+		o.walked = o.walked || t.walked
+		return true
+	}
+	if len(q.tasks) >= maxTasks || t.prefix == 0 && len(q.ranges) >= maxRangeTasks {
+		return false
+	}
+	if t.prefix > 0 {
+		if q.parts == nil {
+			q.parts = map[taskPlace]*task{}
 		}
+		q.parts[t.place()] = t
+	} else {
+		q.ranges = append(q.ranges, t)
 	}
 	q.tasks = append(q.tasks, t)
 	select {
@@ -52,6 +79,19 @@ func (q *workQueue) add(t *task) bool {
 	default:
 	}
 	return true
+}
+
+// find returns the task that t may be joined to.
+func (q *workQueue) find(t *task) *task {
+	if t.prefix > 0 {
+		return q.parts[t.place()]
+	}
+	for _, o := range q.ranges {
+		if o.sh == t.sh && o.tbl == t.tbl && overlap(o, t) {
+			return o
+		}
+	}
+	return nil
 }
 
 func overlap(a, b *task) bool {
@@ -65,7 +105,13 @@ func (q *workQueue) take() *task {
 		return nil
 	}
 	t := q.tasks[0]
+	q.tasks[0] = nil
 	q.tasks = q.tasks[1:]
+	if t.prefix > 0 {
+		delete(q.parts, t.place())
+	} else {
+		q.ranges = slices.DeleteFunc(q.ranges, func(o *task) bool { return o == t })
+	}
 	return t
 }
 
@@ -79,7 +125,7 @@ func (q *workQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.tasks = nil
+	q.tasks, q.parts, q.ranges = nil, nil, nil
 }
 
 // storeCounters are the store's own metrics.
@@ -292,6 +338,7 @@ func (d *deleteTracker) noteHead(sh *shard, b *Batch, o *op) {
 	}
 	if !sh.s.work.add(&task{sh: sh, tbl: o.tbl, lo: lo, hi: hi, prefix: n, sweep: true}) {
 		sh.s.metrics.tasksLost.Add(1)
+		o.tbl.sweepSoon.Store(true)
 	}
 }
 
@@ -354,7 +401,7 @@ func (d *deleteTracker) walked(sh *shard, tbl *table, lo, hi []byte, prefix int,
 	}
 	b.until = now.Add(b.wait)
 	b.wait = min(2*b.wait, time.Minute)
-	x := &task{sh: sh, tbl: tbl, lo: append([]byte(nil), lo...), hi: successor(hi), prefix: prefix, dead: rows}
+	x := &task{sh: sh, tbl: tbl, lo: append([]byte(nil), lo...), hi: successor(hi), prefix: prefix, dead: rows, walked: true}
 	if !sh.s.work.add(x) {
 		sh.s.metrics.tasksLost.Add(1)
 	}

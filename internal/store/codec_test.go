@@ -82,16 +82,18 @@ func TestKeyOrder(t *testing.T) {
 	}
 }
 
-// TestInsertInterval compares a list of intervals with what covers each point.
-func TestInsertInterval(t *testing.T) {
+// TestMergeIntervals compares lists of intervals, merged one by one and all at
+// once, with what covers each point.
+func TestMergeIntervals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var list []interval
+		var all, list []interval
 		var want [40]interval
 		for range rapid.IntRange(1, 30).Draw(t, "n") {
 			lo := rapid.IntRange(0, 38).Draw(t, "lo")
 			hi := rapid.IntRange(lo+1, 39).Draw(t, "hi")
 			v := interval{[]byte{byte(lo)}, []byte{byte(hi)}, rapid.Int64Range(-3, 3).Draw(t, "ts"), rapid.Int64Range(1, 3).Draw(t, "ldt")}
-			list = insertInterval(list, v)
+			all = append(all, v)
+			list = mergeIntervals(list, []interval{v})
 			for p := lo; p < hi; p++ {
 				if want[p].ldt == 0 || v.newer(&want[p]) {
 					want[p] = v
@@ -103,15 +105,19 @@ func TestInsertInterval(t *testing.T) {
 			}
 			list = list2
 		}
-		for i := 1; i < len(list); i++ {
-			if bytes.Compare(list[i-1].hi, list[i].lo) > 0 || bytes.Compare(list[i].lo, list[i].hi) >= 0 {
-				t.Fatalf("not disjoint: %v", list)
+		half := rapid.IntRange(0, len(all)).Draw(t, "half")
+		halves := mergeIntervals(disjoint(slices.Clone(all[:half])), disjoint(slices.Clone(all[half:])))
+		for _, list := range [][]interval{list, disjoint(slices.Clone(all)), halves} {
+			for i := 1; i < len(list); i++ {
+				if bytes.Compare(list[i-1].hi, list[i].lo) > 0 || bytes.Compare(list[i].lo, list[i].hi) >= 0 {
+					t.Fatalf("not disjoint: %v", list)
+				}
 			}
-		}
-		for p := range want {
-			i := slices.IndexFunc(list, func(v interval) bool { return v.lo[0] <= byte(p) && byte(p) < v.hi[0] })
-			if (i >= 0) != (want[p].ldt != 0) || i >= 0 && (list[i].ts != want[p].ts || list[i].ldt != want[p].ldt) {
-				t.Fatalf("point %d: interval %d of %v, want %v", p, i, list, want[p])
+			for p := range want {
+				i := slices.IndexFunc(list, func(v interval) bool { return v.lo[0] <= byte(p) && byte(p) < v.hi[0] })
+				if (i >= 0) != (want[p].ldt != 0) || i >= 0 && (list[i].ts != want[p].ts || list[i].ldt != want[p].ldt) {
+					t.Fatalf("point %d: interval %d of %v, want %v", p, i, list, want[p])
+				}
 			}
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -44,36 +43,6 @@ type interval struct {
 
 func (v *interval) newer(o *interval) bool {
 	return v.ts > o.ts || (v.ts == o.ts && v.ldt > o.ldt)
-}
-
-// insertInterval merges n into a sorted list of disjoint intervals.
-func insertInterval(list []interval, n interval) []interval {
-	first := sort.Search(len(list), func(i int) bool { return bytes.Compare(list[i].hi, n.lo) > 0 })
-	last := first
-	var out []interval
-	pos := n.lo
-	for ; last < len(list) && bytes.Compare(list[last].lo, n.hi) < 0; last++ {
-		o := list[last]
-		if bytes.Compare(o.lo, n.lo) < 0 {
-			out = append(out, interval{o.lo, n.lo, o.ts, o.ldt})
-		} else if bytes.Compare(pos, o.lo) < 0 {
-			out = joinInterval(out, interval{pos, o.lo, n.ts, n.ldt})
-		}
-		lo, hi := maxBytes(o.lo, n.lo), minBytes(o.hi, n.hi)
-		win := o
-		if n.newer(&o) {
-			win = n
-		}
-		out = joinInterval(out, interval{lo, hi, win.ts, win.ldt})
-		if bytes.Compare(o.hi, n.hi) > 0 {
-			out = joinInterval(out, interval{n.hi, o.hi, o.ts, o.ldt})
-		}
-		pos = hi
-	}
-	if bytes.Compare(pos, n.hi) < 0 {
-		out = joinInterval(out, interval{pos, n.hi, n.ts, n.ldt})
-	}
-	return slices.Replace(list, first, last, out...)
 }
 
 // joinInterval appends an interval, joined to the last one where they touch and agree.
@@ -141,29 +110,115 @@ func appendChunk(dst, start []byte, list []interval) []byte {
 	return dst
 }
 
+// mergeIntervals merges two sorted lists of disjoint intervals, in one pass.
+func mergeIntervals(a, b []interval) []interval {
+	if len(a) == 0 {
+		return b
+	}
+	out := make([]interval, 0, len(a)+2*len(b))
+	var x, y interval // what is left of the first of each list
+	for {
+		if x.hi == nil && len(a) > 0 {
+			x, a = a[0], a[1:]
+		}
+		if y.hi == nil && len(b) > 0 {
+			y, b = b[0], b[1:]
+		}
+		switch {
+		case x.hi == nil && y.hi == nil:
+			return out
+		case y.hi == nil || x.hi != nil && bytes.Compare(x.hi, y.lo) <= 0:
+			out = joinInterval(out, x)
+			x = interval{}
+			continue
+		case x.hi == nil || bytes.Compare(y.hi, x.lo) <= 0:
+			out = joinInterval(out, y)
+			y = interval{}
+			continue
+		}
+		// They overlap: first what only one of them covers, then what both do.
+		switch c := bytes.Compare(x.lo, y.lo); {
+		case c < 0:
+			out = joinInterval(out, interval{x.lo, y.lo, x.ts, x.ldt})
+			x.lo = y.lo
+		case c > 0:
+			out = joinInterval(out, interval{y.lo, x.lo, y.ts, y.ldt})
+			y.lo = x.lo
+		}
+		win, hi := x, minBytes(x.hi, y.hi)
+		if y.newer(&x) {
+			win = y
+		}
+		out = joinInterval(out, interval{x.lo, hi, win.ts, win.ldt})
+		if x.lo = hi; bytes.Compare(x.hi, hi) <= 0 {
+			x = interval{}
+		}
+		if y.lo = hi; bytes.Compare(y.hi, hi) <= 0 {
+			y = interval{}
+		}
+	}
+}
+
+// disjoint merges intervals in any order into a sorted list of disjoint ones,
+// in n log n however they overlap.
+func disjoint(list []interval) []interval {
+	if len(list) < 2 {
+		return list
+	}
+	mid := len(list) / 2
+	return mergeIntervals(disjoint(list[:mid:mid]), disjoint(list[mid:]))
+}
+
 // rangeWriter adds range deletions to their partitions' chunks. The
 // partitions' stripes are held exclusively.
 type rangeWriter struct {
-	sh    *shard
-	ldt   int64
-	parts []partitionRanges
+	sh     *shard
+	ldt    int64
+	parts  []partitionRanges
+	byPart map[string]int // positions in parts; nil while there is one
 }
 
 type partitionRanges struct {
 	prefix []byte
-	adds   []interval // sorted, disjoint
+	adds   []interval
+	sorted bool // adds are sorted and disjoint
 }
 
-func (w *rangeWriter) add(b *Batch, o *op) error {
+func (w *rangeWriter) add(b *Batch, o *op) {
 	prefix := b.buf[o.key:o.preEnd]
-	i := slices.IndexFunc(w.parts, func(p partitionRanges) bool { return bytes.Equal(p.prefix, prefix) })
-	if i < 0 {
-		i = len(w.parts)
-		w.parts = append(w.parts, partitionRanges{prefix: prefix})
+	p := w.part(prefix)
+	if p == nil {
+		if w.parts = append(w.parts, partitionRanges{prefix: prefix}); len(w.parts) > 1 {
+			if w.byPart == nil {
+				w.byPart = map[string]int{string(w.parts[0].prefix): 0}
+			}
+			w.byPart[string(prefix)] = len(w.parts) - 1
+		}
+		p = &w.parts[len(w.parts)-1]
 	}
-	p := &w.parts[i]
-	p.adds = insertInterval(p.adds, interval{b.buf[o.preEnd:o.keyEnd], b.buf[o.val:o.valEnd], o.ts, w.ldt})
-	return nil
+	p.adds = append(p.adds, interval{b.buf[o.preEnd:o.keyEnd], b.buf[o.val:o.valEnd], o.ts, w.ldt})
+	p.sorted = false
+}
+
+// part finds what is to be added to a partition.
+func (w *rangeWriter) part(prefix []byte) *partitionRanges {
+	if w.byPart == nil {
+		if len(w.parts) == 0 || !bytes.Equal(w.parts[0].prefix, prefix) {
+			return nil
+		}
+		return &w.parts[0]
+	}
+	i, ok := w.byPart[alias(prefix)]
+	if !ok {
+		return nil
+	}
+	return &w.parts[i]
+}
+
+func (p *partitionRanges) sort() {
+	if !p.sorted {
+		p.adds, p.sorted = disjoint(p.adds), true
+	}
 }
 
 // covers reports that some range holds the row of a suffix; prefix is the head's.
@@ -171,18 +226,19 @@ func (w *rangeWriter) covers(prefix, suffix []byte) bool {
 	if suffix[0] == suffixStatic {
 		return false
 	}
-	i := slices.IndexFunc(w.parts, func(p partitionRanges) bool { return bytes.Equal(p.prefix, prefix) })
-	if i < 0 {
+	p := w.part(prefix)
+	if p == nil {
 		return false
 	}
-	adds := w.parts[i].adds
-	k := sort.Search(len(adds), func(k int) bool { return bytes.Compare(adds[k].hi, suffix) > 0 })
-	return k < len(adds) && bytes.Compare(adds[k].lo, suffix) <= 0
+	p.sort()
+	k := sort.Search(len(p.adds), func(k int) bool { return bytes.Compare(p.adds[k].hi, suffix) > 0 })
+	return k < len(p.adds) && bytes.Compare(p.adds[k].lo, suffix) <= 0
 }
 
 func (w *rangeWriter) write(pb *pebble.Batch) error {
 	w.sh.rangeOps.Add(int64(len(w.parts)))
 	for i := range w.parts {
+		w.parts[i].sort()
 		if err := w.sh.writeRanges(pb, w.parts[i].prefix, w.parts[i].adds); err != nil {
 			return err
 		}
@@ -202,14 +258,15 @@ func (sh *shard) writeRanges(pb *pebble.Batch, prefix []byte, adds []interval) e
 		if err := r.load(adds[i].lo); err != nil {
 			return err
 		}
+		from := i
 		for ; i < len(adds) && bytes.Compare(adds[i].lo, r.end) < 0; i++ {
 			for bytes.Compare(adds[i].hi, r.end) > 0 {
 				if err := r.extend(); err != nil {
 					return err
 				}
 			}
-			r.list = insertInterval(r.list, adds[i])
 		}
+		r.list = mergeIntervals(r.list, adds[from:i])
 		if err := r.write(pb); err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ type table struct {
 	parts []tablePart
 	stats tableCounters
 	def   atomic.Pointer[schema.Table] // the definition seen last
+	// sweepSoon: range or partition deletions did not fit into the queue.
+	sweepSoon atomic.Bool
 }
 
 // tablePart is a table's state in one shard.
