@@ -107,8 +107,8 @@ type Event struct {
 	Old     Row
 	Partial bool
 	New     Row
-	// Unchanged are columns whose value New does not tell because the update
-	// left it as it was.
+	// Unchanged are columns whose value New does not tell: the update left it as
+	// it was, or the store computes it (a generated column, in inserts too).
 	Unchanged []int
 	// Span is what a DeleteRange covers.
 	Span *KeySpan
@@ -116,10 +116,24 @@ type Event struct {
 	Position Position
 	// Time is the commit time, given with Begin and Commit.
 	Time time.Time
-	// Text is the content of a Mark.
+	// Text is the content of a Mark; a Mark without text is a heartbeat of the
+	// source, there so that positions go on while nothing is written.
 	Text string
+	// Hidden are keys, given with a Mark, of changes that lie before it in the
+	// stream and that a read begun after it may nevertheless not see: a store may
+	// log a commit a moment before it shows it. Who reads rows after a mark must
+	// take these keys as changed after it. HiddenAll says that there are too many
+	// to list: the read has to be made again with another mark.
+	Hidden    []TableKey
+	HiddenAll bool
 	// Stamp is the write timestamp in microseconds where the source has one.
 	Stamp int64
+}
+
+// TableKey names a row.
+type TableKey struct {
+	Table int
+	Key   Row
 }
 
 // KeySpan covers the rows whose first key columns equal Prefix and whose next
