@@ -2,6 +2,7 @@
 CONSISTENCY. The same tests pass on Cassandra."""
 import csv
 import os
+import re
 import subprocess
 import uuid
 
@@ -78,6 +79,72 @@ def test_copy_to_and_from(addr, ks, tmp_path):
     out = cqlsh(addr, f"COPY {ks}.m FROM '{tmp_path}/out.csv' WITH NUMPROCESSES = 1 AND HEADER = TRUE;")
     assert "400 rows imported" in out
     assert "(1 rows)" in cqlsh(addr, f"SELECT v FROM {ks}.m WHERE k = 3 AND c = '2026-09-05 22:00:00.123+0000';")
+
+
+def copied(addr, text):
+    """Runs COPY and fails where any of its processes complained."""
+    out = cqlsh(addr, text)
+    assert "Failed to" not in out and "Error" not in out, out
+    return out
+
+
+def test_copy_options(addr, ks, tmp_path):
+    cqlsh(addr, f"""CREATE TABLE {ks}.o (k int, c int, at timestamp, ok boolean, d decimal, t text, x int, PRIMARY KEY (k, c));
+        CREATE TABLE {ks}.n (k int PRIMARY KEY, hits counter);""")
+    (tmp_path / "in.csv").write_text("head|is|skipped\n" + "".join(
+        f"{k}|{c}|01/09/2026 22:00:0{c}|{'yes' if c % 2 else 'no'}|2.000,25|{'NIL' if c == 3 else '~a$~|b~'}|unused\n"
+        for k in range(10) for c in range(5)))
+    out = copied(addr, f"""COPY {ks}.o (k, c, at, ok, d, t, x) FROM '{tmp_path}/in.csv' WITH DELIMITER = '|' AND QUOTE = '~'
+        AND ESCAPE = '$' AND NULL = 'NIL' AND SKIPROWS = 1 AND SKIPCOLS = 'x' AND DATETIMEFORMAT = '%d/%m/%Y %H:%M:%S' AND BOOLSTYLE = 'yes,no'
+        AND DECIMALSEP = ',' AND THOUSANDSSEP = '.' AND NUMPROCESSES = 2 AND CHUNKSIZE = 7 AND INGESTRATE = 20000
+        AND MAXBATCHSIZE = 5 AND MINBATCHSIZE = 2 AND TTL = 3600 AND ENCODING = 'UTF-8'
+        AND MAXATTEMPTS = 3 AND MAXPARSEERRORS = 0 AND MAXINSERTERRORS = 0 AND ERRFILE = '{tmp_path}/errors';""")
+    assert "50 rows imported" in out
+    out = cqlsh(addr, f"SELECT at, ok, d, t, ttl(d) FROM {ks}.o WHERE k = 4;")
+    assert "a~|b" in out and "2000.25" in out and "True" in out and "null" in out and re.search(r"\| +3[56]\d\d", out), out
+    out = copied(addr, f"""COPY {ks}.o (k, c, at, ok, d, t) TO '{tmp_path}/out.csv' WITH DELIMITER = ';' AND NULL = 'NIL'
+        AND DECIMALSEP = ',' AND THOUSANDSSEP = '.' AND BOOLSTYLE = 'ja,nein' AND DATETIMEFORMAT = '%Y' AND PAGESIZE = 3 AND PAGETIMEOUT = 30 AND NUMPROCESSES = 2
+        AND MAXREQUESTS = 2 AND BEGINTOKEN = -9223372036854775808 AND FLOATPRECISION = 3;""")
+    assert "50 rows exported" in out
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert len(lines) == 50 and "4;3;2026;ja;2.000,25;NIL" in lines, lines
+    assert "50 rows exported to 8 files" in copied(addr, f"COPY {ks}.o TO '{tmp_path}/few.csv' WITH MAXOUTPUTSIZE = 7 AND NUMPROCESSES = 1;")
+    cqlsh(addr, f"UPDATE {ks}.n SET hits = hits + 5 WHERE k = 1; UPDATE {ks}.n SET hits = hits + 6 WHERE k = 2;")
+    copied(addr, f"COPY {ks}.n TO '{tmp_path}/n.csv' WITH NUMPROCESSES = 1;")
+    assert sorted((tmp_path / "n.csv").read_text().splitlines()) == ["1,5", "2,6"]
+    copied(addr, f"COPY {ks}.n FROM '{tmp_path}/n.csv' WITH NUMPROCESSES = 1;")
+    assert re.search(r"\| +12\n", cqlsh(addr, f"SELECT * FROM {ks}.n;"))
+
+
+def test_copy_standard_streams_and_errors(addr, ks, tmp_path):
+    cqlsh(addr, f"CREATE TABLE {ks}.s (k int PRIMARY KEY, v int);")
+    out = cqlsh(addr, f"COPY {ks}.s FROM STDIN WITH NUMPROCESSES = 1 AND PREPAREDSTATEMENTS = FALSE;\n1,10\n2,20\n.")
+    assert "2 rows imported" in out
+    assert "1,10" in cqlsh(addr, f"COPY {ks}.s TO STDOUT WITH NUMPROCESSES = 1;")
+    (tmp_path / "bad.csv").write_text("3,30\n4,four\n5,50\n")
+    out = cqlsh(addr, f"COPY {ks}.s FROM '{tmp_path}/bad.csv' WITH NUMPROCESSES = 1 AND ERRFILE = '{tmp_path}/errors';", check=False)
+    assert "four" in out and (tmp_path / "errors").read_text().strip() == "4,four"
+    assert "(4 rows)" in cqlsh(addr, f"SELECT * FROM {ks}.s;")
+    assert "nope" in cqlsh(addr, f"COPY {ks}.nope FROM '{tmp_path}/bad.csv';", check=False)
+
+
+DESCRIBED = ["CLUSTER", "KEYSPACES", "SCHEMA", "FULL SCHEMA", "TABLES", "TYPES", "FUNCTIONS", "AGGREGATES",
+             "KEYSPACE {ks}", "ONLY KEYSPACE {ks}", "KEYSPACE system", "KEYSPACE system_schema", "KEYSPACE system_auth",
+             "KEYSPACE system_traces", "KEYSPACE system_views", "KEYSPACE system_virtual_schema",
+             "TABLE {ks}.people", "TABLE system.local", "TABLE system_views.clients", "TYPE {ks}.address",
+             "INDEX {ks}.by_name", "{ks}", "{ks}.people", "{ks}.by_name", "TABLE {ks}.people WITH INTERNALS", "COLUMNFAMILIES"]
+
+
+def test_describe_everything(addr, ks):
+    cqlsh(addr, f"""CREATE TYPE {ks}.address (street text);
+        CREATE TABLE {ks}.people (id int PRIMARY KEY, name text, home frozen<address>);
+        CREATE INDEX by_name ON {ks}.people (name);""")
+    out = cqlsh(addr, "\n".join(f"DESCRIBE {what.format(ks=ks)};" for what in DESCRIBED), check=False)
+    assert "not found" not in out and "Exception" not in out and "Traceback" not in out, out
+    for what in ("KEYSPACE nope", f"TABLE {ks}.nope", f"TYPE {ks}.nope", f"INDEX {ks}.nope", f"FUNCTION {ks}.nope",
+                 f"AGGREGATE {ks}.nope", f"MATERIALIZED VIEW {ks}.nope", "nope"):
+        out = cqlsh(addr, f"DESCRIBE {what};", check=False)
+        assert "nope" in out and "not found" in out, out
 
 
 def test_tracing_paging_consistency_source(addr, ks, tmp_path):

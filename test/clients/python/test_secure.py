@@ -9,7 +9,8 @@ from cassandra import AuthenticationFailed, Unauthorized
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import NoHostAvailable
 
-from conftest import connect
+from conftest import connect, split
+from terminal import Terminal
 
 ADDR = os.environ.get("VARVE_SECURE_ADDR")
 pytestmark = pytest.mark.skipif(not ADDR, reason="VARVE_SECURE_ADDR is not given")
@@ -68,5 +69,27 @@ def test_roles_and_permissions():
     with pytest.raises(NoHostAvailable):
         login(name, "secret")
     admin.execute(f"DROP KEYSPACE {name}")
+    admin.execute(f"DROP ROLE {name}")
+    root.shutdown()
+
+
+def test_cqlsh_logs_in_over_tls(tmp_path):
+    name = "r_" + uuid.uuid4().hex[:8]
+    root, admin = login("cassandra", "cassandra")
+    admin.execute(f"CREATE ROLE {name} WITH PASSWORD = 'secret' AND LOGIN = true")
+    host, port = split(ADDR)
+    env = {"HOME": str(tmp_path), "SSL_CERTFILE": os.environ["VARVE_SECURE_CA"]}
+    argv = [os.environ.get("CQLSH", "cqlsh"), "--ssl", host, str(port), "-u", "cassandra"]
+    with Terminal(argv, env=env) as t:
+        t.expect("[Pp]assword: ")
+        t.type("cassandra\n")
+        t.expect("cassandra@cqlsh> $")
+        t.type(f"LOGIN {name} 'wrong'\n")
+        t.expect("AuthenticationFailed|Bad credentials|incorrect")
+        t.expect("cassandra@cqlsh> $")
+        t.type(f"LOGIN {name} 'secret'\n")
+        t.expect(f"{name}@cqlsh> $")
+        t.type("CREATE ROLE other;\n")
+        t.expect("Unauthorized")
     admin.execute(f"DROP ROLE {name}")
     root.shutdown()
