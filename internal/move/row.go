@@ -1,6 +1,10 @@
 package move
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -72,4 +76,77 @@ func (p Position) String() string {
 		parts[i] = strconv.FormatUint(n, 10)
 	}
 	return strings.Join(parts, ",")
+}
+
+// ParsePosition reads what String gave.
+func ParsePosition(s string) (Position, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var p Position
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.ParseUint(part, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read position %q: %w", s, err)
+		}
+		p = append(p, n)
+	}
+	return p, nil
+}
+
+// EncodeRow appends r to dst in a form that DecodeRow reads: for each value a
+// varint of its length plus one (0 for NULL) and its bytes.
+func EncodeRow(dst []byte, r Row) []byte {
+	for _, v := range r {
+		if v == nil {
+			dst = append(dst, 0)
+			continue
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(v))+1)
+		dst = append(dst, v...)
+	}
+	return dst
+}
+
+// DecodeRow reads a row of n values and returns what follows it. Its values
+// point into b.
+func DecodeRow(b []byte, n int) (Row, []byte, error) {
+	r := make(Row, n)
+	for i := range r {
+		size, used := binary.Uvarint(b)
+		if used <= 0 || size > uint64(len(b)-used)+1 {
+			return nil, nil, errors.New("a stored row is cut off")
+		}
+		b = b[used:]
+		if size == 0 {
+			continue
+		}
+		r[i], b = b[:size-1:size-1], b[size-1:]
+	}
+	return r, b, nil
+}
+
+// Equal reports whether both rows have the same values.
+func (r Row) Equal(o Row) bool {
+	if len(r) != len(o) {
+		return false
+	}
+	for i := range r {
+		if (r[i] == nil) != (o[i] == nil) || !bytes.Equal(r[i], o[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Clone copies r and its values.
+func (r Row) Clone() Row {
+	if r == nil {
+		return nil
+	}
+	out := make(Row, len(r))
+	for i, v := range r {
+		out[i] = bytes.Clone(v)
+	}
+	return out
 }
