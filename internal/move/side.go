@@ -237,21 +237,8 @@ type Event struct {
 	// Text is the content of a Mark; a Mark without text is a heartbeat of the
 	// source, there so that positions go on while nothing is written.
 	Text string
-	// Hidden are keys, given with a Mark, of changes that lie before it in the
-	// stream and that a read begun after it may nevertheless not see: a store may
-	// log a commit a moment before it shows it. Who reads rows after a mark must
-	// take these keys as changed after it. HiddenAll says that there are too many
-	// to list: the read has to be made again with another mark.
-	Hidden    []TableKey
-	HiddenAll bool
 	// Stamp is the write timestamp in microseconds where the source has one.
 	Stamp int64
-}
-
-// TableKey names a row.
-type TableKey struct {
-	Table int
-	Key   Row
 }
 
 // KeySpan covers the rows whose first key columns equal Prefix and whose next
