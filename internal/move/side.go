@@ -15,6 +15,9 @@ var (
 	// ErrFenceGeneration says that the fence was used under a later generation
 	// already: the caller's knowledge is old.
 	ErrFenceGeneration = errors.New("the fence has been used under a later generation")
+	// ErrFenceDown says that the fence's deadline passed before it was kept:
+	// others may have written since.
+	ErrFenceDown = errors.New("the fence has lifted itself already")
 	// ErrWriterLost says that another writer was opened: this one wrote nothing
 	// with the call that returned it, and never will again.
 	ErrWriterLost = errors.New("another writer has taken over")
@@ -79,10 +82,9 @@ type Side interface {
 	// call.
 	Now(ctx context.Context) (Position, error)
 	// Mark puts content into the streams as an event of its own, in commit
-	// order with all changes, and returns its position. A Read or ReadKeys that
-	// starts after Mark returned sees every change before the mark (mind the
-	// moment between a transaction's commit record and its visibility to others),
-	// and what a read saw lies before a Mark that starts after it.
+	// order with all changes, and returns its position. A read that starts after
+	// Mark returned sees every change before the mark but those that the event
+	// lists as hidden, and what a read saw lies before a Mark that starts after it.
 	Mark(ctx context.Context, content string) (Position, error)
 	// Retained returns how many bytes of changes the stream holds back, and how
 	// many more it may before the side gives it up (negative: no limit).
@@ -316,7 +318,7 @@ type Fence interface {
 	RaiseFence(ctx context.Context, generation int64, patience, deadline time.Duration) error
 	// LiftFence opens the tables again.
 	LiftFence(ctx context.Context, generation int64) error
-	// KeepFence makes a raised fence permanent.
+	// KeepFence makes a raised fence permanent, or returns ErrFenceDown.
 	KeepFence(ctx context.Context, generation int64) error
 	RemoveFence(ctx context.Context) error
 }

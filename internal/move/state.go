@@ -241,14 +241,21 @@ type Difference struct {
 	Found time.Time
 }
 
-// VerifiedRange is a range whose rows were equal on both sides.
+// VerifiedRange is a range that verification compares. A table's verification
+// begins with putting down all of its ranges.
 type VerifiedRange struct {
-	Table    int
-	From, To []byte // EncodeRow, nil without a bound
+	Table int
+	// Side has the order that the bounds are in. Ranges of origin are enough
+	// where both sides have the same order.
+	Side     Part
+	From, To []byte // EncodeRow of a key, nil without a bound
+	// Done says that the rows were equal, but for keys that stand as differences
+	// or as touched. What follows is set then.
+	Done     bool
 	Rows     int64
 	Sum      string
-	At       time.Time
 	Position string
+	At       time.Time
 }
 
 // StateStore keeps moves, next to origin's rows. Every method that takes a
@@ -278,7 +285,10 @@ type StateStore interface {
 	// Transition replaces the record by next if it still is at next.Generation,
 	// adds the entry to the history and wakes those who wait. Where Canonical
 	// changes, the row that the fence of origin reads (see Fence) changes in the
-	// same transaction. On success next.Generation is the new one.
+	// same transaction, and where it becomes Target the store first makes sure
+	// that origin's fence, raised under next.Generation, is up and stays up until
+	// the commit (by taking the fence's lock as RaiseFence does), or returns
+	// ErrFenceDown. On success next.Generation is the new one.
 	Transition(ctx context.Context, l Lease, next *Record, e Entry) error
 	// Report stores the mover's live figures.
 	Report(ctx context.Context, l Lease, live *Live) error
@@ -301,8 +311,8 @@ type StateStore interface {
 	// there are.
 	Differences(ctx context.Context, move string, limit int) ([]Difference, int64, error)
 
-	// PutRanges adds verified ranges; ForgetRanges drops those of a table, all
-	// tables' if it is negative.
+	// PutRanges adds ranges, or replaces those of the same table, side and From.
+	// ForgetRanges drops those of a table, all tables' if it is negative.
 	PutRanges(ctx context.Context, l Lease, rs []VerifiedRange) error
 	ForgetRanges(ctx context.Context, l Lease, table int) error
 	Ranges(ctx context.Context, move string, table int) ([]VerifiedRange, error)
