@@ -212,7 +212,7 @@ func foreignEntry(fs vfs.FS, p place, places []place) (string, error) {
 		return "", err
 	}
 	for _, name := range names {
-		known := name == lockFile || name == "lost+found" || name == p.subdir()
+		known := name == lockFile || name == identityFile+".new" || name == "lost+found" || name == p.subdir()
 		for _, other := range places {
 			known = known || fs.PathJoin(p.dir, name) == other.dir
 		}
