@@ -97,6 +97,16 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 		c.batch = pb
 		return c, nil
 	}
+	if held == nil {
+		s.fenceMu.RLock()
+		defer s.fenceMu.RUnlock()
+	}
+	if s.watched.Load() && !b.admitted {
+		if err := s.admit(b, -1); err != nil {
+			return Commit{}, err
+		}
+	}
+	b.admitted = true
 	if logged {
 		id, err := s.logBatch(b)
 		if err != nil {
@@ -151,6 +161,9 @@ func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
 			sh.lock(&set)
 		}
 		defer sh.unlock(&set)
+	}
+	if err := sh.admit(b); err != nil {
+		return nil, err
 	}
 	pb := sh.db.NewBatchWithSize(len(b.buf) + 32*len(b.ops) + 64)
 	guarded := false
@@ -211,6 +224,9 @@ func (sh *shard) applyOne(b *Batch, o *op) (*pebble.Batch, error) {
 	lock.RLock()
 	if !o.tbl.parts[sh.idx].spans.guarded() {
 		defer lock.RUnlock()
+		if err := sh.admit(b); err != nil {
+			return nil, errors.Join(err, pb.Close())
+		}
 		return pb, sh.commit(pb, b)
 	}
 	if !sh.insideSpan(b, o) {
@@ -220,7 +236,20 @@ func (sh *shard) applyOne(b *Batch, o *op) (*pebble.Batch, error) {
 		lock.Lock()
 		defer lock.Unlock()
 	}
+	if err := sh.admit(b); err != nil {
+		return nil, errors.Join(err, pb.Close())
+	}
 	return sh.commitGuarded(pb, b)
+}
+
+// admit refuses the batch where a fence or a full change feed keeps it out. The
+// stripes are held, and stay so until the batch is visible: what looks before a
+// fence is published is finished before it is reported as closed.
+func (sh *shard) admit(b *Batch) error {
+	if b.admitted || !sh.s.watched.Load() {
+		return nil
+	}
+	return sh.s.admit(b, sh.idx)
 }
 
 // wantsExclusive reports that some change makes a row live inside a span
@@ -307,7 +336,13 @@ func (sh *shard) counterRows(b *Batch) (w *counterWriter, err error) {
 
 // commit makes a Pebble batch visible; it is durable once its sync is waited for.
 func (sh *shard) commit(pb *pebble.Batch, b *Batch) error {
-	var err error
+	first, err := int64(0), error(nil)
+	if sh.s.watched.Load() {
+		if first, err = sh.capture(pb, b); err != nil {
+			return err
+		}
+		defer sh.feed.land(first)
+	}
 	if sh.s.opts.Durability == Durable {
 		err = sh.committed(sh.db.ApplyNoSyncWait(pb, pebble.Sync))
 	} else {

@@ -134,6 +134,7 @@ type storeCounters struct {
 	rowsRemoved, rowsPurged, folded, tasksLost atomic.Int64
 	intervalsPurged, spansPurged, spansEvicted atomic.Int64
 	passErrors                                 atomic.Int64
+	feedRecords, fenceRefusals                 atomic.Int64
 	lastPassError                              atomic.Pointer[string]
 }
 

@@ -25,6 +25,7 @@ type op struct {
 	kind   opKind
 	live   bool // may make a row live
 	kills  bool // deletes a row
+	fed    bool // goes into its table's change feed
 	stripe uint8
 	shard  uint16
 	tbl    *table
@@ -48,7 +49,16 @@ type Batch struct {
 
 	cells   []cell // scratch of the builder's slow path
 	scratch []byte
+
+	origin   string  // of the request, for fences and change feeds
+	admitted bool    // no fence keeps it out any more
+	replayed bool    // it comes from the batch log
+	totals   []int64 // scratch of capture
 }
+
+// SetOrigin tells who makes the changes: the token that a fence may let pass,
+// kept in change feeds. It has at most MaxOriginBytes.
+func (b *Batch) SetOrigin(origin string) { b.origin = origin[:min(len(origin), MaxOriginBytes)] }
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}
 
@@ -77,7 +87,7 @@ func (b *Batch) Discard() {
 	}
 	clear(b.cells[:cap(b.cells)])
 	row := RowBuilder{lastPath: b.row.lastPath[:0]}
-	*b = Batch{buf: b.buf[:0], ops: b.ops[:0], cells: b.cells[:0], scratch: b.scratch[:0], row: row}
+	*b = Batch{buf: b.buf[:0], ops: b.ops[:0], cells: b.cells[:0], scratch: b.scratch[:0], totals: b.totals[:0], row: row}
 	batches.Put(b)
 }
 

@@ -15,11 +15,12 @@ import (
 // durable. Records left by a crash are applied again when the store is opened:
 // changes carry timestamps, so that a second time changes nothing.
 //
-// A record is u8 1, i64 nowSec, then for each change: u8 kind, u8 flags, u8 stripe,
+// A record is u8 1, i64 nowSec (or u8 2, i64 nowSec, the origin behind its uvarint length), then for each change: u8 kind, u8 flags, u8 stripe,
 // u16 shard, i64 ts, the partition prefix's length as a uvarint, key and value
 // each behind a uvarint length. Integers are little endian.
 const (
 	loggedVersion = 1
+	loggedOrigin  = 2
 	loggedLive    = 1
 	loggedKills   = 2
 )
@@ -32,6 +33,10 @@ func loggedKey(id uint64) []byte {
 
 func (s *Store) logBatch(b *Batch) (uint64, error) {
 	v := binary.LittleEndian.AppendUint64([]byte{loggedVersion}, uint64(b.nowSec))
+	if b.origin != "" {
+		v[0] = loggedOrigin
+		v = appendBytes(v, []byte(b.origin))
+	}
 	for i := range b.ops {
 		o := &b.ops[i]
 		if o.kind == opCounter {
@@ -125,11 +130,23 @@ func (s *Store) syncAll() error {
 
 func (s *Store) decodeLogged(v []byte) (*Batch, error) {
 	const fixed = 3 + 2 + 8
-	if len(v) < 9 || v[0] != loggedVersion {
+	if len(v) < 9 || v[0] != loggedVersion && v[0] != loggedOrigin {
 		return nil, errLogged
 	}
 	b := s.NewBatch(int64(binary.LittleEndian.Uint64(v[1:])))
-	for v = v[9:]; len(v) > 0; {
+	// It was admitted when it was logged.
+	b.admitted, b.replayed = true, true
+	version := v[0]
+	v = v[9:]
+	if version == loggedOrigin {
+		origin, rest, ok := cutBytes(v)
+		if !ok {
+			return nil, errLogged
+		}
+		b.SetOrigin(string(origin))
+		v = rest
+	}
+	for len(v) > 0 {
 		if len(v) < fixed {
 			return nil, errLogged
 		}

@@ -28,6 +28,7 @@ const (
 	familySpan  = 2 // dead spans
 	familyRow   = 3 // rows, static ones included
 	familyIndex = 5 // index entries
+	familyFeed  = 6 // change feeds, under physical id 0
 
 	suffixStatic     = 0x04 // the static row, before all others
 	suffixFirst      = 0x05 // start of a slice that is unbounded below: past the static row

@@ -15,13 +15,18 @@ import (
 // go on meanwhile: in each shard one is removed whole, with its index entries,
 // or stays whole.
 func (s *Store) Truncate(ctx context.Context, t *schema.Table) error {
+	return s.TruncateAs(ctx, t, "")
+}
+
+// TruncateAs is Truncate by the origin of a request, which a fence may let pass.
+func (s *Store) TruncateAs(ctx context.Context, t *schema.Table, origin string) error {
 	ids := []uint32{t.PhysID}
 	for _, x := range t.Indexes {
 		ids = append(ids, x.PhysID)
 	}
 	s.passMu.Lock()
 	defer s.passMu.Unlock()
-	if err := s.dropRanges(ctx, ids); err != nil {
+	if err := s.truncate(ctx, t, ids, origin); err != nil {
 		return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
 	}
 	// An excise would take later writes too. A flush has compactions drop whole files.
@@ -33,15 +38,30 @@ func (s *Store) Truncate(ctx context.Context, t *schema.Table) error {
 	return s.failed()
 }
 
+func (s *Store) truncate(ctx context.Context, t *schema.Table, ids []uint32, origin string) error {
+	// As for a batch over several shards: a fence must not fall between two of them.
+	s.fenceMu.RLock()
+	defer s.fenceMu.RUnlock()
+	if err := s.CheckFence(t, origin); err != nil {
+		return err
+	}
+	tbl := s.tableFor(t)
+	return s.dropRanges(ctx, ids, func(sh *shard, pb *pebble.Batch) (int64, error) {
+		return sh.captureTruncate(pb, tbl, origin)
+	})
+}
+
 // DropPhys removes everything under the physical id of a dropped table or
 // index, to which nothing may be written any more. The range deletion is what
 // makes it durable, the excise what returns the space.
 func (s *Store) DropPhys(ctx context.Context, id uint32) error {
 	s.passMu.Lock()
 	defer s.passMu.Unlock()
-	if err := s.dropRanges(ctx, []uint32{id}); err != nil {
+	more := func(sh *shard, pb *pebble.Batch) (int64, error) { return 0, sh.dropFeed(pb, id) }
+	if err := s.dropRanges(ctx, []uint32{id}, more); err != nil {
 		return fmt.Errorf("drop physical id %d: %w", id, err)
 	}
+	s.updateWatched()
 	lo, hi := physBounds(id)
 	for _, sh := range s.shards {
 		if err := sh.db.Excise(ctx, pebble.KeyRange{Start: lo, End: hi}); err != nil {
@@ -51,8 +71,11 @@ func (s *Store) DropPhys(ctx context.Context, id uint32) error {
 	return s.failed()
 }
 
-// dropRanges removes everything under some physical ids.
-func (s *Store) dropRanges(ctx context.Context, ids []uint32) error {
+// dropRanges removes everything under some physical ids; more adds to each
+// shard's batch, and tells the position of the record it added.
+func (s *Store) dropRanges(
+	ctx context.Context, ids []uint32, more func(*shard, *pebble.Batch) (int64, error),
+) error {
 	if s.opts.ReadOnly {
 		return ErrReadOnly
 	}
@@ -63,7 +86,7 @@ func (s *Store) dropRanges(ctx context.Context, ids []uint32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := sh.dropRanges(ids); err != nil {
+		if err := sh.dropRanges(ids, more); err != nil {
 			return err
 		}
 	}
@@ -71,7 +94,7 @@ func (s *Store) dropRanges(ctx context.Context, ids []uint32) error {
 }
 
 // dropRanges keeps the shard's writers out while it removes what there is.
-func (sh *shard) dropRanges(ids []uint32) error {
+func (sh *shard) dropRanges(ids []uint32, more func(*shard, *pebble.Batch) (int64, error)) error {
 	var all stripeSet
 	all.addAll()
 	sh.lock(&all)
@@ -79,6 +102,11 @@ func (sh *shard) dropRanges(ids []uint32) error {
 	sh.spanMu.Lock()
 	defer sh.spanMu.Unlock()
 	pb := sh.db.NewBatch()
+	first, err := more(sh, pb)
+	if err != nil {
+		return errors.Join(err, pb.Close())
+	}
+	defer sh.feed.land(first)
 	for _, id := range ids {
 		lo, hi := physBounds(id)
 		if err := pb.DeleteRange(lo, hi, nil); err != nil {

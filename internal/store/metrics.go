@@ -22,6 +22,7 @@ func (s *Store) Metrics() map[string]float64 {
 		"coalescer_scans_total": c.scans.Load(), "coalescer_rows_scanned_total": c.scanned.Load(),
 		"coalescer_tasks_lost_total": c.tasksLost.Load(), "rows_removed_total": c.rowsRemoved.Load(),
 		"rows_purged_total": c.rowsPurged.Load(), "rows_folded_total": c.folded.Load(),
+		"feed_records_total": c.feedRecords.Load(), "fence_refusals_total": c.fenceRefusals.Load(),
 		"head_deletions_purged_total": c.intervalsPurged.Load(), "background_pass_errors_total": c.passErrors.Load(),
 	} {
 		out[name] = float64(v)
@@ -29,6 +30,7 @@ func (s *Store) Metrics() map[string]float64 {
 	for _, tbl := range *s.tables.Load() {
 		for i := range tbl.parts {
 			out["dead_spans"] += float64(tbl.parts[i].spans.n.Load())
+			out["feed_bytes"] += float64(tbl.parts[i].feed.held.Load())
 		}
 	}
 	for _, sh := range s.shards {

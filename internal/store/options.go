@@ -43,6 +43,11 @@ type Options struct {
 	MemtableBytes int64
 	// SpanBytes bounds the memory of dead spans; the default is 64 MiB.
 	SpanBytes int64
+	// FeedBytes bounds a table's change feed; the default is 4 GiB.
+	FeedBytes int64
+	// FeedDrop drops a full feed's oldest records instead of refusing writes
+	// while a consumer has not confirmed them.
+	FeedDrop bool
 	// Logger receives the store's log; the default discards it.
 	Logger *slog.Logger
 	// Clock gives the time; the default is time.Now.
@@ -78,6 +83,9 @@ func (o *Options) Defaults() {
 	}
 	if o.SpanBytes <= 0 {
 		o.SpanBytes = 64 << 20
+	}
+	if o.FeedBytes <= 0 {
+		o.FeedBytes = 4 << 30
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))

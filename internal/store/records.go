@@ -11,9 +11,12 @@ import (
 )
 
 // The store's own records lie in shard 0 under physical id 0: [0 u32][familyMeta][kind][key].
+// Those of change feeds lie in the shards of the feeds.
 const (
 	metaRecord = 'r' // a catalogue record
 	metaLogged = 'b' // a logged batch that may not be applied everywhere
+	metaFeed   = 'c' // a table's change feed in this shard
+	metaFence  = 'f' // a table's fence
 )
 
 func metaKey(kind byte, key string) []byte {

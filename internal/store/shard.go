@@ -34,6 +34,8 @@ type shard struct {
 	// the commit of the records. Taken after stripes.
 	spanMu sync.Mutex
 
+	feed feedClock
+
 	hot     hotKeys
 	pending deleteTracker
 	// rangeOps counts range deletions since the memtable was last flushed for them.

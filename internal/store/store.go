@@ -40,6 +40,14 @@ type Store struct {
 	logMu  sync.Mutex
 	logSeq uint64
 
+	// watched: some table has a change feed or a closed fence.
+	watched atomic.Bool
+	watchMu sync.Mutex
+	// fenceMu is held shared by batches over several shards from their admission
+	// until they are visible, and by changes of definitions; taken before stripes.
+	fenceMu    sync.RWMutex
+	fenceAdmin sync.Mutex // one change of a fence at a time
+
 	work    workQueue
 	passMu  sync.Mutex // one pass of the background, or of Compact, at a time
 	metrics storeCounters
@@ -89,6 +97,9 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err := s.failed(); err != nil {
 		return nil, err
 	}
+	if err := s.loadWatched(); err != nil {
+		return nil, err
+	}
 	if !o.ReadOnly {
 		if err := s.removeLinks(); err != nil {
 			return nil, err
@@ -99,6 +110,20 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	}
 	s.startBackground()
 	return s, nil
+}
+
+// loadWatched reads the change feeds and fences.
+func (s *Store) loadWatched() error {
+	for _, sh := range s.shards {
+		if err := sh.loadFeeds(); err != nil {
+			return fmt.Errorf("load change feeds: %w", err)
+		}
+	}
+	if err := s.loadFences(); err != nil {
+		return fmt.Errorf("load fences: %w", err)
+	}
+	s.updateWatched()
+	return nil
 }
 
 // openShard opens the engine of a shard, and makes it only in a store that is being created.

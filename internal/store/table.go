@@ -14,6 +14,7 @@ type table struct {
 	parts []tablePart
 	stats tableCounters
 	def   atomic.Pointer[schema.Table] // the definition seen last
+	fence atomic.Pointer[fence]        // nil: it never had one
 	// sweepSoon: range or partition deletions did not fit into the queue.
 	sweepSoon atomic.Bool
 }
@@ -22,6 +23,7 @@ type table struct {
 type tablePart struct {
 	heads atomic.Bool // the table has, or may soon have, deletions in its head family
 	spans spanMap
+	feed  feedPart
 }
 
 const (
