@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,7 +106,8 @@ func cutSetting(s string) (key, value string, ok bool) {
 }
 
 // runServer opens everything from the disk up, serves until ctx ends, and
-// closes it in the opposite order.
+// closes it in the opposite order. Ports and certificates come first: a start
+// that they fail leaves no new store behind.
 func runServer(ctx context.Context, c *config.Config, started time.Time) (err error) {
 	log, err := telemetry.NewLogger(os.Stderr, c.LogLevel, c.LogFormat)
 	if err != nil {
@@ -118,6 +121,11 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 			err = errors.Join(err, fmt.Errorf("close %s: %w", what, cerr))
 		}
 	}
+	doors, err := openDoors(c, log)
+	if err != nil {
+		return err
+	}
+	defer doors.close()
 	// The catalogue needs the store and the store's background work the catalogue.
 	var opened atomic.Pointer[schema.Catalog]
 	st, err := store.Open(ctx, storeOptions(c, log, func() []*schema.Table { return tablesOf(opened.Load()) }))
@@ -130,13 +138,9 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 		return fmt.Errorf("open catalogue: %w", err)
 	}
 	opened.Store(catalog)
-	listener, err := net.Listen("tcp", c.CQL)
+	node, err := nodeOf(c, st, doors.cql.Addr())
 	if err != nil {
-		return fmt.Errorf("listen for CQL on %s: %w", c.CQL, err)
-	}
-	node, err := nodeOf(c, st, listener.Addr())
-	if err != nil {
-		return errors.Join(err, listener.Close())
+		return err
 	}
 	var srv *server.Server
 	engine, err := exec.New(exec.Options{
@@ -145,17 +149,18 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 		Settings: func() []exec.Setting { return settingsOf(c) },
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("start executor: %w", err), listener.Close())
+		return fmt.Errorf("start executor: %w", err)
 	}
 	defer closing("executor", engine.Close)
-	if srv, err = server.New(serverOptions(c, engine, listener, log)); err != nil {
-		return errors.Join(fmt.Errorf("start CQL server: %w", err), listener.Close())
+	if srv, err = server.New(serverOptions(c, engine, doors.cql, log)); err != nil {
+		return fmt.Errorf("start CQL server: %w", err)
 	}
+	doors.web.Store, doors.web.Engine, doors.web.Server, doors.web.Version = st, engine, srv, fullVersion()
 	admin := &console.Admin{
 		Store: st, Catalog: catalog, Engine: engine, Config: c, Node: node, Version: fullVersion(), Started: started,
 	}
-	return serveAll(ctx, c, log, srv, admin, func(httpAddr string) {
-		log.Info("ready", "cql", listener.Addr().String(), "http", httpAddr,
+	return serveAll(ctx, log, srv, admin, doors, func() {
+		log.Info("ready", "cql", doors.cql.Addr().String(), "http", doors.httpAddress(),
 			"data", c.DataDirectories, "durability", c.Durability, "version", fullVersion(), "took", time.Since(started).String())
 		warnDefaults(c, log, catalog)
 	})
@@ -163,21 +168,18 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 
 // serveAll runs the listeners until ctx ends or one of them fails.
 func serveAll(
-	ctx context.Context, c *config.Config, log *slog.Logger, srv *server.Server, admin *console.Admin, ready func(httpAddr string),
+	ctx context.Context, log *slog.Logger, srv *server.Server, admin *console.Admin, doors *doors, ready func(),
 ) error {
 	g, ctx := errgroup.WithContext(ctx)
-	web := &console.Web{Store: admin.Store, Engine: admin.Engine, Server: srv, Version: admin.Version}
-	httpAddr := ""
-	if c.HTTP != "" {
-		l, err := web.Listen(c.HTTP, c.HTTPTLS)
-		if err != nil {
-			return err
-		}
-		httpAddr = l.Addr().String()
-		g.Go(func() error { return web.Serve(ctx, l) })
+	if doors.http != nil {
+		g.Go(func() error { return doors.web.Serve(ctx, doors.http) })
 	}
-	g.Go(func() error { return admin.ServeSocket(ctx, c.AdminSocket()) })
+	g.Go(func() error { return admin.ServeSocket(ctx, admin.Config.AdminSocket()) })
 	srv.Serve()
+	g.Go(func() error {
+		reloadOnHangup(ctx, log, srv.ReloadTLS, doors.web.ReloadTLS)
+		return nil
+	})
 	g.Go(func() error {
 		<-ctx.Done()
 		log.Info("stopping")
@@ -185,8 +187,26 @@ func serveAll(
 		defer cancel()
 		return srv.Close(grace)
 	})
-	ready(httpAddr)
+	ready()
 	return g.Wait()
+}
+
+// reloadOnHangup has certificates read again at each SIGHUP until ctx ends.
+func reloadOnHangup(ctx context.Context, log *slog.Logger, reload ...func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			log.Info("SIGHUP: reading TLS certificates again")
+			for _, f := range reload {
+				f()
+			}
+		}
+	}
 }
 
 func nodeOf(c *config.Config, st *store.Store, listening net.Addr) (exec.Node, error) {

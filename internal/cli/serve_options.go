@@ -48,20 +48,21 @@ func settingsOf(c *config.Config) []exec.Setting {
 }
 
 func serverOptions(c *config.Config, engine *exec.Engine, l net.Listener, log *slog.Logger) server.Options {
-	o := server.Options{
-		Backend: engine, Logger: log,
+	return server.Options{
+		Backend: engine, Logger: log, TLS: tlsOptions(c.CQLTLS),
 		Listen:              []server.Listen{{Address: c.CQL, Listener: l, TLS: c.CQLTLS.Enabled()}},
 		MaxConnections:      int(c.NativeTransportMaxConcurrentConnections),
 		MaxConnectionsPerIP: int(c.NativeTransportMaxConcurrentConnectionsPerIP),
 		MaxFrameBytes:       int(c.NativeTransportMaxFrameSize),
 	}
-	if c.CQLTLS.Enabled() {
-		o.TLS = &server.TLSOptions{
-			CertFile: c.CQLTLS.Certificate, KeyFile: c.CQLTLS.Key,
-			ClientCAFile: c.CQLTLS.ClientCA, RequireClientCert: c.CQLTLS.RequireClientAuth,
-		}
+}
+
+// tlsOptions is nil where TLS is off.
+func tlsOptions(t config.TLS) *server.TLSOptions {
+	if !t.Enabled() {
+		return nil
 	}
-	return o
+	return &server.TLSOptions{CertFile: t.Certificate, KeyFile: t.Key, ClientCAFile: t.ClientCA, RequireClientCert: t.RequireClientAuth}
 }
 
 // warnDefaults says what an operator should change before others can reach the server.

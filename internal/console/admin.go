@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -160,12 +161,19 @@ func (a *Admin) ServeSocket(ctx context.Context, path string) error {
 	if err != nil {
 		return fmt.Errorf("open admin socket: %w", err)
 	}
-	return serve(ctx, l, a.Handler())
+	return serve(ctx, l, a.Handler(), nil)
 }
 
 // serve runs an HTTP server on l until ctx ends, then lets requests finish.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+// What clients do wrong, a failed TLS handshake above all, goes to log as debug.
+func serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"varve/internal/config"
 	"varve/internal/exec"
 	"varve/internal/server"
 	"varve/internal/store"
@@ -23,25 +23,33 @@ type Web struct {
 	Engine  *exec.Engine
 	Server  *server.Server
 	Version string
+	// Logger takes what operators should see; nil discards.
+	Logger *slog.Logger
+
+	certs *server.Certificates
 }
 
-// Listen opens the address, with TLS where t says so.
-func (w *Web) Listen(addr string, t config.TLS) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+// Listen opens the address, with TLS where t is not nil.
+func (w *Web) Listen(addr string, t *server.TLSOptions) (net.Listener, error) {
+	l, err := server.ListenTCP(addr)
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP on %s: %w", addr, err)
 	}
-	if !t.Enabled() {
+	if t == nil {
 		return l, nil
 	}
-	cfg, err := server.LoadTLS(server.TLSOptions{
-		CertFile: t.Certificate, KeyFile: t.Key, ClientCAFile: t.ClientCA, RequireClientCert: t.RequireClientAuth,
-	}, nil)
-	if err != nil {
+	if w.certs, err = server.LoadTLS(*t, w.Logger); err != nil {
 		_ = l.Close()
 		return nil, fmt.Errorf("http_tls: %w", err)
 	}
-	return tls.NewListener(l, cfg), nil
+	return tls.NewListener(l, w.certs.Config()), nil
+}
+
+// ReloadTLS reads the certificates again, where there are any.
+func (w *Web) ReloadTLS() {
+	if w.certs != nil {
+		w.certs.Reload()
+	}
 }
 
 // Serve answers until ctx ends.
@@ -59,5 +67,5 @@ func (w *Web) Serve(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(rw, "ok")
 	})
-	return serve(ctx, l, mux)
+	return serve(ctx, l, mux, w.Logger)
 }

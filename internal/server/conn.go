@@ -187,6 +187,7 @@ func (c *conn) end(r *reader, err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 	default:
 		c.srv.log.Debug("connection lost", "client", c.remote, "err", err)
+		c.hintPlain(err)
 	}
 	c.hangUp()
 }

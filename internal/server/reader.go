@@ -247,6 +247,9 @@ func (c *conn) refuse(h *cqlwire.Header, e *cqlwire.Error) error {
 		v = c.version
 	}
 	c.answerIn(v, h.Stream, e)
+	if c.currentStage() == stageEstablished {
+		c.hintEncrypted(byte(h.Version))
+	}
 	if c.currentStage() != stageReady || !h.Version.Supported() {
 		return errFatal
 	}

@@ -31,6 +31,8 @@ type Server struct {
 	stop      chan struct{} // closed by Close
 	wg        sync.WaitGroup
 	listeners []net.Listener
+	certs     *Certificates // nil: no listener has TLS
+	hints     hints
 	nextID    atomic.Uint64
 	monitor   monitor
 	costs     costs
@@ -93,25 +95,32 @@ func (s *Server) listen() (err error) {
 			}
 		}
 	}()
-	var certs *certificates
 	if s.opts.TLS != nil {
-		if certs, err = newCertificates(*s.opts.TLS, s.log); err != nil {
+		if s.certs, err = LoadTLS(*s.opts.TLS, s.log); err != nil {
 			return err
 		}
 	}
 	for _, o := range s.opts.Listen {
 		l := o.Listener
 		if l == nil {
-			if l, err = net.Listen("tcp", o.Address); err != nil {
+			if l, err = ListenTCP(o.Address); err != nil {
 				return fmt.Errorf("listen for CQL clients: %w", err)
 			}
 		}
 		if o.TLS {
-			l = tls.NewListener(l, certs.config())
+			l = tls.NewListener(l, s.certs.Config())
 		}
 		s.listeners = append(s.listeners, l)
 	}
 	return nil
+}
+
+// ReloadTLS reads the certificates again, where there are any; open
+// connections go on as they are.
+func (s *Server) ReloadTLS() {
+	if s.certs != nil {
+		s.certs.Reload()
+	}
 }
 
 // Addrs lists the listeners' addresses, in the order of Options.Listen.

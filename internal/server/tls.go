@@ -28,8 +28,9 @@ type TLSOptions struct {
 	ReloadInterval time.Duration
 }
 
-// certificates serves the current TLS configuration.
-type certificates struct {
+// Certificates are a listener's, as they are in their files now. Connections
+// keep the ones they began with.
+type Certificates struct {
 	opts    TLSOptions
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config]
@@ -44,7 +45,11 @@ type fileStamp struct {
 	size     int64
 }
 
-func newCertificates(o TLSOptions, log *slog.Logger) (*certificates, error) {
+// LoadTLS reads a listener's certificates. A nil logger discards.
+func LoadTLS(o TLSOptions, log *slog.Logger) (*Certificates, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	if o.CertFile == "" || o.KeyFile == "" {
 		return nil, errors.New("TLS needs a certificate file and a key file")
 	}
@@ -60,7 +65,7 @@ func newCertificates(o TLSOptions, log *slog.Logger) (*certificates, error) {
 	if o.ReloadInterval == 0 {
 		o.ReloadInterval = 10 * time.Second
 	}
-	t := &certificates{opts: o, log: log}
+	t := &Certificates{opts: o, log: log}
 	stamp, err := t.stampFiles()
 	if err != nil {
 		return nil, err
@@ -75,8 +80,8 @@ func newCertificates(o TLSOptions, log *slog.Logger) (*certificates, error) {
 	return t, nil
 }
 
-// config returns the configuration for a listener.
-func (t *certificates) config() *tls.Config {
+// Config returns the configuration for a listener.
+func (t *Certificates) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: t.opts.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -86,11 +91,11 @@ func (t *certificates) config() *tls.Config {
 	}
 }
 
-func (t *certificates) files() [3]string {
+func (t *Certificates) files() [3]string {
 	return [3]string{t.opts.CertFile, t.opts.KeyFile, t.opts.ClientCAFile}
 }
 
-func (t *certificates) stampFiles() (stamps [3]fileStamp, err error) {
+func (t *Certificates) stampFiles() (stamps [3]fileStamp, err error) {
 	for i, name := range t.files() {
 		if name == "" {
 			continue
@@ -104,17 +109,24 @@ func (t *certificates) stampFiles() (stamps [3]fileStamp, err error) {
 	return stamps, nil
 }
 
-// refresh loads the files again if they have changed. While they cannot be
-// loaded, the last good configuration stays.
-func (t *certificates) refresh(now time.Time) {
+// refresh loads the files again if they have changed and were not looked at lately.
+func (t *Certificates) refresh(now time.Time) {
 	last := t.checked.Load()
 	if now.UnixNano()-last < int64(t.opts.ReloadInterval) || !t.checked.CompareAndSwap(last, now.UnixNano()) {
 		return
 	}
+	t.reload(false)
+}
+
+// Reload loads the files again, changed or not. While they cannot be loaded,
+// the last good ones stay in use, and the log says so.
+func (t *Certificates) Reload() { t.reload(true) }
+
+func (t *Certificates) reload(anyway bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	stamps, err := t.stampFiles()
-	if err == nil && stamps == t.stamp {
+	if err == nil && stamps == t.stamp && !anyway {
 		return
 	}
 	var cfg *tls.Config
@@ -130,7 +142,7 @@ func (t *certificates) refresh(now time.Time) {
 	t.log.Info("TLS certificates reloaded", "cert", t.opts.CertFile)
 }
 
-func (t *certificates) load() (*tls.Config, error) {
+func (t *Certificates) load() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(t.opts.CertFile, t.opts.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("load TLS certificate: %w", err)
@@ -148,6 +160,8 @@ func (t *certificates) load() (*tls.Config, error) {
 		return nil, fmt.Errorf("load client CA: no certificate in %s", t.opts.ClientCAFile)
 	}
 	cfg.ClientCAs = pool
+	// A resumed session would let in a client whose authority is no longer in the file.
+	cfg.SessionTicketsDisabled = true
 	cfg.ClientAuth = tls.VerifyClientCertIfGiven
 	if t.opts.RequireClientCert {
 		cfg.ClientAuth = tls.RequireAndVerifyClientCert

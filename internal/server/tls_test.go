@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,10 +9,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,10 +126,33 @@ func TestTLS(t *testing.T) {
 	if _, err := dialTLS(t, s, &tls.Config{RootCAs: a.pool, ServerName: "127.0.0.1", MaxVersion: tls.VersionTLS11}); err == nil {
 		t.Error("TLS 1.1 accepted")
 	}
-	plain := dial(t, s)
-	plain.send(cqlwire.OpOptions, 1, 0, nil)
-	if r, err := plain.tryRecv(); err == nil {
-		t.Errorf("plain text answered by %s", r.Opcode)
+	// A client without TLS is told so, in CQL and of its version, and no more.
+	for _, v := range []cqlwire.Version{cqlwire.V3, cqlwire.V5, 66} {
+		nc, err := net.Dial("tcp", s.Addrs()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := newClient(t, nc, v)
+		plain.send(cqlwire.OpOptions, 7, 0, nil)
+		if r := plain.recv(); r.Version != min(v, cqlwire.MaxVersion) || r.Stream != 7 || r.Opcode != cqlwire.OpError || !bytes.Contains(r.body, []byte("encrypted connections only")) {
+			t.Errorf("plain text answered by %+v", r)
+		}
+		if _, err := plain.tryRecv(); err == nil {
+			t.Error("the connection goes on")
+		}
+		nc.Close()
+	}
+	for _, junk := range []string{"GET / HTTP/1.0\r\n\r\n", "\x04\x00\x00\x00\x07\x00\x00\x00\x00", "\x84\x00\x00\x00\x05\x00\x00\x00\x00"} {
+		nc, err := net.Dial("tcp", s.Addrs()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		_, _ = nc.Write([]byte(junk))
+		if b, _ := io.ReadAll(nc); bytes.Contains(b, []byte("encrypted")) {
+			t.Errorf("%q is answered with %q", junk, b)
+		}
+		nc.Close()
 	}
 
 	serial := func() int64 {
@@ -185,6 +213,89 @@ func TestClientCertificates(t *testing.T) {
 	if err := try(stranger); err == nil {
 		t.Error("client with a stranger's certificate accepted")
 	}
+}
+
+// A session begun before the authorities changed is not resumed after.
+func TestClientAuthorityWithdrawn(t *testing.T) {
+	a, next := newAuthority(t, "ca"), newAuthority(t, "next")
+	cert, key := a.issue(a.dir, "server", 2)
+	clients := filepath.Join(t.TempDir(), "clients.pem")
+	copyFile := func(from string) {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(clients, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile(a.file)
+	s := start(t, newFake(), func(o *Options) {
+		o.Listen[0].TLS = true
+		o.TLS = &TLSOptions{CertFile: cert, KeyFile: key, ClientCAFile: clients, RequireClientCert: true, ReloadInterval: time.Hour}
+	})
+	certFile, keyFile := a.issue(a.dir, "client", 9)
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &tls.Config{
+		RootCAs: a.pool, ServerName: "127.0.0.1", Certificates: []tls.Certificate{pair}, ClientSessionCache: tls.NewLRUClientSessionCache(4),
+	}
+	try := func() (*client, error) {
+		c, err := dialTLS(t, s, cfg)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = c.nc.Write(c.frame(cqlwire.OpOptions, 1, 0, nil))
+		_, err = c.tryRecv()
+		return c, err
+	}
+	first, err := try()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyFile(next.file)
+	if _, err := try(); err != nil {
+		t.Fatalf("before the reload: %v", err)
+	}
+	s.ReloadTLS()
+	if _, err := try(); err == nil {
+		t.Error("a client of a withdrawn authority is let in")
+	}
+	first.startup()
+	first.ask("void")
+}
+
+// A TLS client on a plain port is one line in the log, however often it comes.
+func TestEncryptedClientOnPlainPort(t *testing.T) {
+	var log lockedBuffer
+	s := start(t, newFake(), func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for range 3 {
+		if _, err := dialTLS(t, s, &tls.Config{InsecureSkipVerify: true}); err == nil {
+			t.Fatal("TLS on a plain port")
+		}
+	}
+	if n := strings.Count(log.String(), "came with TLS to a CQL port without it"); n != 1 {
+		t.Errorf("%d hints in\n%s", n, log.String())
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestTLSOptions(t *testing.T) {

@@ -74,6 +74,10 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		t := tls.Client(nc, o.TLS)
 		if err := t.HandshakeContext(ctx); err != nil {
 			_ = nc.Close()
+			var plain tls.RecordHeaderError
+			if errors.As(err, &plain) {
+				return nil, fmt.Errorf("TLS with %s: the server takes no TLS on this port: %w", o.Address, err)
+			}
 			return nil, fmt.Errorf("TLS with %s: %w", o.Address, err)
 		}
 		nc = t
