@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
-	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench())
+	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench(), newWhy())
 	return root
 }
 

@@ -103,6 +103,7 @@ func (a *Admin) Handler() http.Handler {
 	handle(mux, "POST /v1/thresholds", func(_ context.Context, t Thresholds) (struct{}, error) {
 		return struct{}{}, a.setThresholds(t)
 	})
+	handle(mux, "POST /v1/why", a.why)
 	handle(mux, "POST /v1/snapshot", a.snapshot)
 	handle(mux, "GET /v1/snapshots", func(_ context.Context, _ struct{}) ([]Snapshot, error) { return a.snapshots() })
 	handle(mux, "POST /v1/clearsnapshot", func(_ context.Context, r ClearRequest) (struct{}, error) {
