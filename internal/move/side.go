@@ -83,8 +83,9 @@ type Side interface {
 	Now(ctx context.Context) (Position, error)
 	// Mark puts content into the streams as an event of its own, in commit
 	// order with all changes, and returns its position. A read that starts after
-	// Mark returned sees every change before the mark but those that the event
-	// lists as hidden, and what a read saw lies before a Mark that starts after it.
+	// Mark returned sees every change before the mark (mind the moment between a
+	// transaction's place in the log and its visibility), and what a read saw lies
+	// before a Mark that starts after it.
 	Mark(ctx context.Context, content string) (Position, error)
 	// Retained returns how many bytes of changes the stream holds back, and how
 	// many more it may before the side gives it up (negative: no limit).
