@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -307,7 +308,7 @@ func TestRefusals(t *testing.T) {
 	if list, err := tl.list("b"); err != nil || len(list) != 1 {
 		t.Errorf("list: %+v %v", list, err)
 	}
-	if list, err := tl.list("nowhere"); err != nil || list != nil {
+	if list, err := tl.list("nowhere"); !errors.Is(err, fs.ErrNotExist) || list != nil {
 		t.Errorf("list of a missing directory: %v %v", list, err)
 	}
 	if err := tl.verify(ctx, "b", "y", nil); !errors.Is(err, ErrNoBackup) {

@@ -178,13 +178,13 @@ func (t tool) syncFile(path string) error {
 }
 
 // List shows the backups in a directory, by name. Directories that are not
-// whole are shown with Damage set; a directory that is missing holds none.
+// whole are shown with Damage set. A missing directory is os.ErrNotExist.
 func List(dir string) ([]Manifest, error) { return onDisk().list(dir) }
 
 func (t tool) list(dir string) ([]Manifest, error) {
 	names, err := t.fs.List(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, fmt.Errorf("list backups: there is no directory %s: %w", dir, os.ErrNotExist)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list backups: %w", err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,9 @@ func newBench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure any CQL server with single-row statements on a chat table",
-		Args:  noArgs,
+		Long: "Measure any CQL server with single-row statements on the table bench.messages,\n" +
+			"which varve bench --schema makes.",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			level, ok := cqlwire.ParseConsistency(strings.ToUpper(cl))
 			if !ok {
@@ -38,6 +41,9 @@ func newBench() *cobra.Command {
 				return usageError("%w", err)
 			}
 			r, err := bench.Run(cmd.Context(), o)
+			if missing := new(cqlwire.Error); errors.As(err, &missing) && missing.Code == cqlwire.ErrInvalid {
+				return fmt.Errorf("%w; varve bench --schema makes the table", err)
+			}
 			if err != nil {
 				return err
 			}

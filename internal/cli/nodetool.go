@@ -29,7 +29,11 @@ func newNodetool() *cobra.Command {
 	}
 	addDataFlag(cmd, &data)
 	call := func(use, short string, f nodetoolFunc) *cobra.Command {
-		sub := &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
+		var args cobra.PositionalArgs
+		if !strings.Contains(use, " ") {
+			args = noArgs
+		}
+		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			err := f(cmd.Context(), console.NewClient(socketOf(data)), cmd.OutOrStdout(), args)
 			if errors.Is(err, console.ErrBadRequest) {
 				text := strings.TrimPrefix(err.Error(), console.ErrBadRequest.Error()+": ")

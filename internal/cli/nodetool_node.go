@@ -31,7 +31,6 @@ func nodetoolInfo(ctx context.Context, c *console.Client, w io.Writer, tokens bo
 	if err := c.Call(ctx, "/v1/info", nil, &i); err != nil {
 		return err
 	}
-	limit := i.HeapLimitBytes
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-23s: %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -41,7 +40,11 @@ func nodetoolInfo(ctx context.Context, c *console.Client, w io.Writer, tokens bo
 	row("Load", "%s", sizeText(i.LoadBytes))
 	row("Generation No", "%d", i.Started)
 	row("Uptime (seconds)", "%d", i.UptimeSeconds)
-	row("Heap Memory (MB)", "%.2f / %.2f", float64(i.HeapUsedBytes)/(1<<20), float64(limit)/(1<<20))
+	limit := "no limit"
+	if i.HeapLimitBytes > 0 {
+		limit = fmt.Sprintf("%.2f", float64(i.HeapLimitBytes)/(1<<20))
+	}
+	row("Heap Memory (MB)", "%.2f / %s", float64(i.HeapUsedBytes)/(1<<20), limit)
 	row("Data Center", "%s", i.Datacenter)
 	row("Rack", "%s", i.Rack)
 	rate := "NaN"

@@ -45,13 +45,17 @@ func nodetoolListSnapshots(ctx context.Context, c *console.Client, w io.Writer, 
 		return nil
 	}
 	fmt.Fprintln(w, "Snapshot Details: ")
-	rows := [][]string{{"Snapshot name", "Keyspace name", "Column family name", "Size on disk", "Creation time"}}
+	rows := [][]string{{"Snapshot name", "Keyspace name", "Column family name", "True size", "Creation time"}}
 	var total int64
 	for _, s := range list {
 		total += s.DiskBytes
-		for _, t := range s.Tables {
+		for i, t := range s.Tables {
 			ks, table, _ := strings.Cut(t, ".")
-			rows = append(rows, []string{s.Name, ks, table, sizeText(s.DiskBytes), s.Created.Format("2006-01-02T15:04:05.000Z")})
+			size := "?" // taken before sizes were kept
+			if i < len(s.TableBytes) {
+				size = sizeText(s.TableBytes[i])
+			}
+			rows = append(rows, []string{s.Name, ks, table, size, s.Created.Format("2006-01-02T15:04:05.000Z")})
 		}
 	}
 	writeColumns(w, " ", rows)
@@ -60,16 +64,19 @@ func nodetoolListSnapshots(ctx context.Context, c *console.Client, w io.Writer, 
 }
 
 func nodetoolClearSnapshot(ctx context.Context, c *console.Client, w io.Writer, tag string, all bool) error {
-	if all == (tag != "") {
+	switch {
+	case !all && tag == "":
 		return usageError("specify snapshot name or --all")
+	case all && tag != "":
+		return usageError("specify only one of snapshot name or --all")
 	}
 	if err := c.Call(ctx, "/v1/clearsnapshot", console.ClearRequest{Name: tag, All: all}, nil); err != nil {
 		return err
 	}
-	name := tag
+	what := "snapshot name [" + tag + "]"
 	if all {
-		name = "all snapshots"
+		what = "[all snapshots]"
 	}
-	fmt.Fprintf(w, "Requested clearing snapshot(s) for [all keyspaces] with snapshot name [%s]\n", name)
+	fmt.Fprintf(w, "Requested clearing snapshot(s) for [all keyspaces] with %s\n", what)
 	return nil
 }

@@ -3,7 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -56,10 +59,53 @@ func (a *Admin) backup(ctx context.Context, r BackupRequest, progress func(done,
 	if !filepath.IsAbs(r.Dir) {
 		return nil, badRequest("backup directory %q is not an absolute path", r.Dir)
 	}
+	if dir, err := a.within(r.Dir); err != nil {
+		return nil, err
+	} else if dir != "" {
+		return nil, badRequest("backup directory %s is inside %s, which is the store's own; a backup belongs elsewhere", r.Dir, dir)
+	}
 	m, err := backup.Create(ctx, a.Store, r.Dir, r.Name, progress)
 	if err != nil {
 		return nil, err
 	}
 	m.Files = nil // the caller shows a summary
 	return m, nil
+}
+
+// within returns which of the store's directories holds path, "" for none.
+// Parts of path need not exist yet.
+func (a *Admin) within(path string) (string, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return "", fmt.Errorf("backup directory: %w", err)
+	}
+	for _, dir := range append(append([]string(nil), a.Config.DataDirectories...), a.Config.JournalDirectories...) {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
+		real, err := filepath.EvalSymlinks(abs)
+		if err != nil {
+			return "", err
+		}
+		if rel, err := filepath.Rel(real, path); err == nil && filepath.IsLocal(rel) {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+// resolve follows the links in the part of an absolute path that exists.
+func resolve(path string) (string, error) {
+	rest := ""
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }

@@ -16,10 +16,12 @@ import (
 // Snapshot describes one snapshot: a checkpoint of the whole store under
 // <data>/snapshots/<name>. Tables lists what the request asked for.
 type Snapshot struct {
-	Name      string
-	Created   time.Time
-	Tables    []string // keyspace.table
-	DiskBytes int64
+	Name    string
+	Created time.Time
+	Tables  []string // keyspace.table
+	// TableBytes are the live bytes of each of Tables when it was taken.
+	TableBytes []int64
+	DiskBytes  int64 // of the whole directory; files may be shared with the store
 }
 
 // SnapshotRequest asks for a snapshot; an empty name means the time in milliseconds.
@@ -60,9 +62,6 @@ func (a *Admin) snapshot(ctx context.Context, r SnapshotRequest) (Snapshot, erro
 		return Snapshot{}, badRequest("Snapshot %s already exists.", r.Name)
 	}
 	s := Snapshot{Name: r.Name, Created: time.Now().UTC()}
-	for _, t := range tables {
-		s.Tables = append(s.Tables, t.Keyspace+"."+t.Name)
-	}
 	// Made under another name and renamed, so that a half-made snapshot is never listed.
 	tmp := dir + ".tmp"
 	if err := os.RemoveAll(tmp); err != nil {
@@ -74,17 +73,50 @@ func (a *Admin) snapshot(ctx context.Context, r SnapshotRequest) (Snapshot, erro
 	if err := a.Store.Snapshot(ctx, tmp); err != nil {
 		return Snapshot{}, errors.Join(fmt.Errorf("snapshot: %w", err), os.RemoveAll(tmp))
 	}
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return Snapshot{}, err
+	for _, t := range tables {
+		st, err := a.Store.TableStats(t) // after the snapshot, which flushed it
+		if err != nil {
+			return Snapshot{}, errors.Join(fmt.Errorf("size of %s.%s: %w", t.Keyspace, t.Name, err), os.RemoveAll(tmp))
+		}
+		s.Tables, s.TableBytes = append(s.Tables, t.Keyspace+"."+t.Name), append(s.TableBytes, st.LiveBytes)
 	}
-	if err := os.WriteFile(filepath.Join(tmp, snapshotFile), text, 0o644); err != nil {
-		return Snapshot{}, fmt.Errorf("describe snapshot: %w", err)
-	}
-	if err := os.Rename(tmp, dir); err != nil {
-		return Snapshot{}, fmt.Errorf("publish snapshot: %w", err)
+	if err := publish(tmp, dir, s); err != nil {
+		return Snapshot{}, errors.Join(err, os.RemoveAll(tmp))
 	}
 	return s, nil
+}
+
+// publish describes the snapshot in tmp and gives it its name, both for good.
+func publish(tmp, dir string, s Snapshot) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(tmp, snapshotFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("describe snapshot: %w", err)
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close(), syncDir(tmp)); err != nil {
+		return fmt.Errorf("describe snapshot: %w", err)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return fmt.Errorf("publish snapshot: %w", err)
+	}
+	// The directory of snapshots may be new itself.
+	root := filepath.Dir(dir)
+	if err := errors.Join(syncDir(root), syncDir(filepath.Dir(root))); err != nil {
+		return fmt.Errorf("publish snapshot: %w", err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 func (a *Admin) snapshots() ([]Snapshot, error) {
@@ -117,12 +149,20 @@ func (a *Admin) snapshots() ([]Snapshot, error) {
 
 func (a *Admin) clearSnapshot(r ClearRequest) error {
 	if r.All {
+		a.snapshotMu.Lock()
+		defer a.snapshotMu.Unlock()
 		return os.RemoveAll(a.snapshotRoot())
 	}
 	if !snapshotName.MatchString(r.Name) {
 		return badRequest("snapshot name %q: use letters, digits, _ . and -", r.Name)
 	}
-	return os.RemoveAll(filepath.Join(a.snapshotRoot(), r.Name))
+	a.snapshotMu.Lock()
+	defer a.snapshotMu.Unlock()
+	dir := filepath.Join(a.snapshotRoot(), r.Name)
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return badRequest("There is no snapshot %s.", r.Name)
+	}
+	return os.RemoveAll(dir)
 }
 
 func treeBytes(dir string) (int64, error) {

@@ -84,6 +84,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"nodetool", "--data", dir, "status"}, "no server answers on"},
 		{[]string{"nodetool", "repair"}, `unknown command "repair"`},
 		{[]string{"backup", "frobnicate"}, `unknown command "frobnicate"`},
+		{[]string{"backup", "list", filepath.Join(dir, "nowhere")}, "there is no directory"},
 		{[]string{"serve", "--data", dir, "--cql", "127.0.0.1:0", "--http", ""}, "is not empty (bad.yaml)"},
 	} {
 		out, err := run(t, tc.args...)
@@ -115,6 +116,7 @@ func TestNodetool(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"status", "UN  127.0.0.1"},
 		{"info", "Native Transport active: true"},
+		{"info", " / no limit\n"},
 		{"version", "ReleaseVersion: 5.0"},
 		{"describecluster", "Name: Test Cluster"},
 		{"flush chat", ""},
@@ -122,7 +124,8 @@ func TestNodetool(t *testing.T) {
 		{"tablestats chat.m", "Table: m"},
 		{"snapshot -t one chat", "Snapshot directory: one"},
 		{"listsnapshots", "one"},
-		{"clearsnapshot -t one", "[one]"},
+		{"clearsnapshot -t one", "Requested clearing snapshot(s) for [all keyspaces] with snapshot name [one]"},
+		{"clearsnapshot --all", "for [all keyspaces] with [all snapshots]"},
 		{"listsnapshots", "There are no snapshots"},
 		{"settombstonethresholds 5 10", ""},
 		{"gettombstonethresholds", "tombstone_failure_threshold: 10"},
@@ -137,6 +140,10 @@ func TestNodetool(t *testing.T) {
 		{"tablestats chat.nope", "nope"},
 		{"settombstonethresholds x y", "is not a number"},
 		{"clearsnapshot", "specify snapshot name or --all"},
+		{"clearsnapshot -t one --all", "specify only one of"},
+		{"clearsnapshot -t gone", "There is no snapshot gone."},
+		{"clearsnapshot -t one chat", `unexpected argument "chat"`},
+		{"info chat", `unexpected argument "chat"`},
 		{"snapshot -t ../../evil", "snapshot name"},
 	} {
 		out, err := run(t, append([]string{"nodetool", "--data", data}, strings.Fields(tc.args)...)...)

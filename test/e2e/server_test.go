@@ -133,6 +133,16 @@ func (s *server) stop(sig syscall.Signal) error {
 
 func (s *server) session() *gocql.Session {
 	s.t.Helper()
+	sess, err := s.trySession(nil)
+	if err != nil {
+		s.t.Fatalf("connect: %v\n%s", err, s.log)
+	}
+	return sess
+}
+
+// trySession connects with what set changes.
+func (s *server) trySession(set func(*gocql.ClusterConfig)) (*gocql.Session, error) {
+	s.t.Helper()
 	host, portText, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		s.t.Fatal(err)
@@ -146,12 +156,15 @@ func (s *server) session() *gocql.Session {
 	c.RetryPolicy = nil
 	c.Consistency = gocql.LocalOne
 	c.ReconnectInterval = 0
+	if set != nil {
+		set(c)
+	}
 	sess, err := c.CreateSession()
 	if err != nil {
-		s.t.Fatalf("connect: %v\n%s", err, s.log)
+		return nil, err
 	}
 	s.t.Cleanup(sess.Close)
-	return sess
+	return sess, nil
 }
 
 func mustExec(t *testing.T, s *gocql.Session, stmt string, args ...any) {

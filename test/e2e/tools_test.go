@@ -154,6 +154,15 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := sess.Query(`SELECT count(*) FROM chat.m`).ScanContext(ctx, &n); err != nil || n != 200 {
 		t.Fatalf("%d rows after the restore, %v", n, err)
 	}
+	// A backup kept inside the store would go with it, and be copied by the next.
+	if err := os.Symlink(restored, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, inside := range []string{restored, filepath.Join(restored, "sub", "backups"), filepath.Join(dir, "link", "b")} {
+		if out, err := run(t, "backup", "create", inside, "two", "--data", restored); err == nil || !strings.Contains(out, "is inside") {
+			t.Errorf("a backup into %s: %v %s", inside, err, out)
+		}
+	}
 	// One changed byte is found.
 	changed := false
 	err := filepath.Walk(filepath.Join(backups, "one"), func(path string, info os.FileInfo, err error) error {
@@ -211,6 +220,9 @@ TRACING ON
 
 func TestBenchRunsEveryOperation(t *testing.T) {
 	s := start(t, filepath.Join(t.TempDir(), "d"))
+	if out, err := run(t, "bench", "--host", s.addr); err == nil || !strings.Contains(out, "varve bench --schema makes the table") {
+		t.Errorf("without its table: %v %s", err, out)
+	}
 	mustRun(t, "bench", "--host", s.addr, "--schema")
 	for _, op := range []string{"insert", "read", "page", "mixed", "delete"} {
 		out := mustRun(t, "bench", "--host", s.addr, "--op", op, "--n", "2000", "--rows", "2000", "--channels", "20")
