@@ -1,0 +1,87 @@
+package cql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"varve/internal/move"
+)
+
+// fenceHint is what the store tells clients that it refuses.
+const fenceHint = "the table is being moved; write through varve/move/app, or to the side that is canonical now"
+
+// InstallFence implements move.Fence: the store has its fence built in.
+func (s *Side) InstallFence(ctx context.Context) error { return s.loadPass(ctx) }
+
+// RaiseFence implements move.Fence.
+func (s *Side) RaiseFence(ctx context.Context, generation int64, patience, deadline time.Duration) error {
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, t := range s.tables {
+		err := s.exec(wait, `INSERT INTO varve.fences (keyspace_name, table_name, generation, state, pass, hint, expires_in_ms)
+			VALUES (?, ?, ?, 'closed', ?, ?, ?)`, t.Schema, t.Name, generation, s.pass, fenceHint, deadline.Milliseconds())
+		if err == nil {
+			continue
+		}
+		if isOldGeneration(err) {
+			return fmt.Errorf("%w: %w", err, move.ErrFenceGeneration)
+		}
+		if lift := s.LiftFence(ctx, generation); lift != nil {
+			return errors.Join(err, lift)
+		}
+		if wait.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("fence of %s: %w", t.qualified(), move.ErrFenceBusy)
+		}
+		return err
+	}
+	return nil
+}
+
+// LiftFence implements move.Fence.
+func (s *Side) LiftFence(ctx context.Context, generation int64) error {
+	return s.eachFence(ctx, generation, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`)
+}
+
+// KeepFence implements move.Fence.
+func (s *Side) KeepFence(ctx context.Context, generation int64) error {
+	return s.eachFence(ctx, generation, `UPDATE varve.fences SET generation = ?, expires_in_ms = null WHERE keyspace_name = ? AND table_name = ?`)
+}
+
+func (s *Side) eachFence(ctx context.Context, generation int64, statement string) error {
+	for _, t := range s.tables {
+		var have int64
+		find := `SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`
+		if err := s.session.Query(find, t.Schema, t.Name).ScanContext(ctx, &have); isNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
+		}
+		if have > generation {
+			return fmt.Errorf("fence of %s is at generation %d, not %d: %w", t.qualified(), have, generation, move.ErrFenceGeneration)
+		}
+		if err := s.exec(ctx, statement, generation, t.Schema, t.Name); err != nil {
+			if isOldGeneration(err) {
+				return fmt.Errorf("%w: %w", err, move.ErrFenceGeneration)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveFence implements move.Fence.
+func (s *Side) RemoveFence(ctx context.Context) error {
+	for _, t := range s.tables {
+		if err := s.exec(ctx, `DELETE FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`, t.Schema, t.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isOldGeneration(err error) bool {
+	return isFenced(err) && strings.Contains(err.Error(), "generation") && strings.Contains(err.Error(), "lower")
+}
