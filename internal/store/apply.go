@@ -212,6 +212,12 @@ func (sh *shard) commitGuarded(pb *pebble.Batch, b *Batch) (*pebble.Batch, error
 	return pb, sh.commit(pb, b)
 }
 
+// deletes reports that the change may leave dead rows behind: a deletion, or
+// nothing but tombstones of cells.
+func (o *op) deletes() bool {
+	return o.kills || o.kind == opRange || o.kind == opPartition || o.kind == opRow && !o.live
+}
+
 func (o *op) isRow() bool { return o.kind == opRow || o.kind == opCounter }
 
 // applyOne is applyOps for the most frequent batch: one blind change.
@@ -353,7 +359,7 @@ func (sh *shard) commit(pb *pebble.Batch, b *Batch) error {
 	}
 	for i := range b.ops {
 		o := &b.ops[i]
-		if int(o.shard) == sh.idx && (o.kills || o.kind == opRange || o.kind == opPartition) {
+		if int(o.shard) == sh.idx && o.deletes() {
 			sh.pending.note(sh, b, o)
 		}
 	}

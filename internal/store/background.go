@@ -135,7 +135,11 @@ type storeCounters struct {
 	intervalsPurged, spansPurged, spansEvicted atomic.Int64
 	passErrors                                 atomic.Int64
 	feedRecords, fenceRefusals                 atomic.Int64
-	lastPassError                              atomic.Pointer[string]
+
+	reclaimLooks, reclaims, reclaimForced, reclaimPostponed atomic.Int64
+	reclaimCost, reclaimGain, reclaimNanos                  atomic.Int64
+	excised, recounted                                      atomic.Int64
+	lastPassError                                           atomic.Pointer[string]
 }
 
 // startBackground starts the goroutines that Close waits for.
@@ -152,6 +156,7 @@ func (s *Store) startBackground() {
 	}
 	s.goes("coalescer", s.coalesceLoop)
 	s.goes("sweeper", s.sweepLoop)
+	s.goes("reclaimer", s.reclaimLoop)
 }
 
 func (s *Store) goes(name string, f func(context.Context)) {
@@ -227,10 +232,8 @@ func (s *Store) RunBackground(ctx context.Context) error {
 		sh.fold()
 	}
 	s.drain(ctx)
-	for _, def := range s.definitions() {
-		if err := s.purgeSpans(ctx, s.tableFor(def)); err != nil {
-			return err
-		}
+	if err := s.reclaimTick(ctx, time.Now(), true); err != nil {
+		return err
 	}
 	return s.failed()
 }
@@ -305,6 +308,7 @@ func (d *deleteTracker) note(sh *shard, b *Batch, o *op) {
 			d.parts = map[string]*tracked{}
 		}
 		if len(d.parts) >= maxTracked {
+			sh.debts.sample(key)
 			return
 		}
 		t = &tracked{tbl: o.tbl, threshold: firstThreshold}
@@ -348,6 +352,7 @@ func (d *deleteTracker) hand(sh *shard, t *tracked, prefix int) {
 	x := &task{
 		sh: sh, tbl: t.tbl, lo: append([]byte(nil), t.lo...), hi: append([]byte(nil), t.hi...), prefix: prefix, dead: t.n,
 	}
+	sh.debts.add(debt{lo: string(t.lo), hi: string(t.hi), rows: t.n})
 	t.n = 0
 	t.threshold = min(t.threshold*2, maxThreshold)
 	if !sh.s.work.add(x) {
@@ -370,6 +375,8 @@ func (d *deleteTracker) flush(sh *shard, all bool) {
 		case all || now.Sub(t.last) >= quietTime:
 			if t.n >= minSpanRows/2 {
 				d.hand(sh, t, len(p))
+			} else {
+				sh.debts.add(debt{lo: string(t.lo), hi: string(t.hi), rows: t.n})
 			}
 			delete(d.parts, p)
 		}

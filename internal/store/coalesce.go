@@ -98,6 +98,8 @@ type deadScan struct {
 	runs  []run
 	open  bool // the last run goes on
 	rows  int  // walked
+	steps int  // of the engine for those
+	asked bool // by a read that walked: spans with estimates are to be counted
 }
 
 // headReader finds head deletions for rows in ascending order of partitions.
@@ -189,12 +191,17 @@ func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	sc.asked = t.walked
 	next, err = sc.walk(cur, t.hi)
+	sc.steps = sc.it.Stats().ForwardStepCount[pebble.InternalIterCall]
 	if err = errors.Join(err, sc.close()); err != nil {
 		return nil, err
 	}
 	sh.s.metrics.scans.Add(1)
 	sh.s.metrics.scanned.Add(int64(sc.rows))
+	if t.walked {
+		sh.force(sc)
+	}
 	// 3. What was written meanwhile is left out.
 	sh.lock(&set)
 	defer sh.unlock(&set)
@@ -230,6 +237,31 @@ func (sh *shard) removeFew(runs []run, in *intent) error {
 		}
 	}
 	return sh.applyChanges(changes, written)
+}
+
+// forceRows is how many dead rows outside spans, and forceSteps how many steps
+// of the engine for ten rows, make a place that reads walk worth a compaction:
+// a row that is merged anew by each read costs several times one that is merged.
+const (
+	forceRows  = 512
+	forceSteps = 12
+)
+
+// force asks for the compaction of a place where live and dead rows are mixed.
+func (sh *shard) force(sc *deadScan) {
+	loose := int64(0)
+	var lo, hi []byte
+	for i := range sc.runs {
+		if r := &sc.runs[i]; r.rows < minSpanRows && !r.old {
+			if loose += r.rows; lo == nil {
+				lo = r.lo
+			}
+			hi = r.hi
+		}
+	}
+	if loose >= forceRows && 10*sc.steps >= forceSteps*sc.rows {
+		sh.debts.add(debt{lo: string(lo), hi: string(hi), rows: loose, forced: true})
+	}
 }
 
 func (sh *shard) newScan(tbl *table, lo, hi []byte) (*deadScan, error) {
@@ -370,6 +402,9 @@ func (sc *deadScan) addRow(key []byte, f fate) {
 }
 
 func (sc *deadScan) addSpan(x *span) {
+	if sc.asked && x.estimated {
+		sc.sh.recounts.ask(sc.tbl, x)
+	}
 	r := sc.current(x.newest == 0, []byte(x.lo))
 	r.hi = append(r.hi[:0], x.hi...)
 	r.rows += x.rows
@@ -424,8 +459,12 @@ func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 	for _, r := range joinRuns(runs) {
 		pieces = splitRun(pieces, r, dirty)
 	}
+	least := int64(minSpanRows)
+	if sh.s.spanBytes.Load() < sh.s.opts.SpanBytes/4 {
+		least = minPieceRows
+	}
 	pieces = slices.DeleteFunc(pieces, func(r run) bool {
-		return r.rows < minSpanRows && !r.old || r.rows < minPieceRows
+		return r.rows < minPieceRows || !r.old && (r.rows < least || r.free() && r.rows < minSpanRows)
 	})
 	if len(pieces) == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -25,6 +26,7 @@ func (s *Store) Compact(ctx context.Context, t *schema.Table) error {
 			return fmt.Errorf("compact %s.%s: %w", def.Keyspace, def.Name, err)
 		}
 	}
+	start := time.Now()
 	for _, sh := range s.shards {
 		lo, hi := []byte{0, 0, 0, 0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff}
 		if t != nil {
@@ -34,6 +36,7 @@ func (s *Store) Compact(ctx context.Context, t *schema.Table) error {
 		if err := sh.compactRange(ctx, lo, hi); err != nil {
 			return fmt.Errorf("compact shard %d: %w", sh.idx, err)
 		}
+		sh.debts.forget(string(lo), string(hi), start)
 	}
 	return s.failed()
 }

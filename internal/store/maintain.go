@@ -33,6 +33,10 @@ func (s *Store) TruncateAs(ctx context.Context, t *schema.Table, origin string) 
 	for _, sh := range s.shards {
 		if err := sh.flush(ctx); err != nil {
 			s.opts.Logger.Warn("space of a truncated table is not returned yet", "table", t.Keyspace+"."+t.Name, "err", err)
+			continue
+		}
+		for _, id := range ids {
+			sh.oweAll(id)
 		}
 	}
 	return s.failed()
@@ -49,6 +53,17 @@ func (s *Store) truncate(ctx context.Context, t *schema.Table, ids []uint32, ori
 	return s.dropRanges(ctx, ids, func(sh *shard, pb *pebble.Batch) (int64, error) {
 		return sh.captureTruncate(pb, tbl, origin)
 	})
+}
+
+// oweAll makes a debt of everything that there is under a physical id.
+func (sh *shard) oweAll(id uint32) {
+	lo, hi := physBounds(id)
+	y, err := sh.yieldOf(string(lo), string(hi))
+	if err != nil {
+		sh.s.passFailed(err)
+	} else if y.entries > 0 {
+		sh.debts.add(debt{lo: string(lo), hi: string(hi), rows: y.entries, removed: true})
+	}
 }
 
 // DropPhys removes everything under the physical id of a dropped table or

@@ -23,6 +23,11 @@ func (s *Store) Metrics() map[string]float64 {
 		"coalescer_tasks_lost_total": c.tasksLost.Load(), "rows_removed_total": c.rowsRemoved.Load(),
 		"rows_purged_total": c.rowsPurged.Load(), "rows_folded_total": c.folded.Load(),
 		"feed_records_total": c.feedRecords.Load(), "fence_refusals_total": c.fenceRefusals.Load(),
+		"reclaim_looks_total": c.reclaimLooks.Load(), "reclaim_compactions_total": c.reclaims.Load(),
+		"reclaim_forced_total": c.reclaimForced.Load(), "reclaim_postponed_total": c.reclaimPostponed.Load(),
+		"reclaim_rewritten_bytes_total": c.reclaimCost.Load(), "reclaim_returned_bytes_total": c.reclaimGain.Load(),
+		"reclaim_excised_total": c.excised.Load(), "reclaim_rate_bytes_per_second": s.opts.ReclaimRate,
+		"dead_spans_recounted_total":  c.recounted.Load(),
 		"head_deletions_purged_total": c.intervalsPurged.Load(), "background_pass_errors_total": c.passErrors.Load(),
 	} {
 		out[name] = float64(v)
@@ -33,7 +38,11 @@ func (s *Store) Metrics() map[string]float64 {
 			out["feed_bytes"] += float64(tbl.parts[i].feed.held.Load())
 		}
 	}
+	out["reclaim_seconds_total"] = float64(c.reclaimNanos.Load()) / 1e9
 	for _, sh := range s.shards {
+		places, rows := sh.debts.show()
+		out["reclaim_places"] += float64(places)
+		out["reclaim_dead_rows"] += float64(rows)
 		sh.addMetrics(out)
 	}
 	return out

@@ -48,6 +48,9 @@ type Options struct {
 	// FeedDrop drops a full feed's oldest records instead of refusing writes
 	// while a consumer has not confirmed them.
 	FeedDrop bool
+	// ReclaimRate is how many bytes a second compactions rewrite that the store
+	// asks for to get space back or to merge what is walked often; the default is 32 MiB.
+	ReclaimRate int64
 	// Logger receives the store's log; the default discards it.
 	Logger *slog.Logger
 	// Clock gives the time; the default is time.Now.
@@ -86,6 +89,9 @@ func (o *Options) Defaults() {
 	}
 	if o.FeedBytes <= 0 {
 		o.FeedBytes = 4 << 30
+	}
+	if o.ReclaimRate <= 0 {
+		o.ReclaimRate = 32 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))

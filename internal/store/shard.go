@@ -38,6 +38,11 @@ type shard struct {
 
 	hot     hotKeys
 	pending deleteTracker
+	debts   debtBook
+	// gone and nextReclaim are used by one pass at a time (Store.reclaimMu).
+	gone        goneSpans
+	nextReclaim time.Time
+	recounts    recountBook
 	// rangeOps counts range deletions since the memtable was last flushed for them.
 	rangeOps atomic.Int64
 
@@ -172,7 +177,6 @@ func (sh *shard) pebbleOptions(cache *pebble.Cache, fileCache *pebble.FileCache,
 		Logger:                      pebbleLogger{sh},
 		EventListener:               sh.events(),
 		ReadOnly:                    o.ReadOnly,
-		FlushDelayDeleteRange:       time.Second,
 		CompactionConcurrencyRange:  sh.compactions,
 	}
 	po.Levels[0].EnsureL0Defaults()

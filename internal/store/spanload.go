@@ -61,6 +61,8 @@ func (s *Store) loadSpans() error {
 				m.mu.Lock()
 				m.insertLocked(x)
 				m.mu.Unlock()
+				// What is merged already is told apart when it is looked at.
+				sh.debts.add(debt{lo: x.lo, hi: x.hi, rows: x.rows})
 			}
 			if err := it.Error(); err != nil {
 				return err

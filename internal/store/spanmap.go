@@ -27,6 +27,7 @@ type span struct {
 	bound     int64 // newest as its record says, or later
 	epoch     uint64
 	estimated bool
+	purged    bool // its rows were removed from the engine
 }
 
 const (
@@ -272,7 +273,7 @@ func (m *spanMap) written(pb *pebble.Batch, key []byte, live bool, ldt int64) er
 		return m.cutLocked(pb, x, strings.Clone(k))
 	case ldt > x.newest:
 		y := *x
-		y.newest = ldt
+		y.newest, y.purged = ldt, false
 		if ldt > y.bound {
 			y.bound = ldt + boundSlack
 			if err := putSpan(pb, &y); err != nil {
@@ -296,6 +297,7 @@ func (m *spanMap) cutLocked(pb *pebble.Batch, x *span, key string) error {
 	left.tombs = int64(share * float64(x.tombs))
 	right.tombs = x.tombs - left.tombs
 	left.estimated, right.estimated = true, true
+	left.purged, right.purged = false, false
 	var err error
 	if left.rows >= minPieceRows && left.lo < left.hi {
 		m.insertLocked(&left)

@@ -48,9 +48,11 @@ type Store struct {
 	fenceMu    sync.RWMutex
 	fenceAdmin sync.Mutex // one change of a fence at a time
 
-	work    workQueue
-	passMu  sync.Mutex // one pass of the background, or of Compact, at a time
-	metrics storeCounters
+	work   workQueue
+	passMu sync.Mutex // one pass of the background, or of Compact, at a time
+	// reclaimMu is held by whoever returns space; taken before passMu.
+	reclaimMu sync.Mutex
+	metrics   storeCounters
 }
 
 // Open opens or creates a store. A directory that is missing, swapped or of

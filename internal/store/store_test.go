@@ -53,19 +53,8 @@ func openEnv(t testing.TB, o Options) *env {
 	if o.FS == nil {
 		o.FS = vfs.NewMem()
 	}
-	if o.DataDirs == nil {
-		o.DataDirs = []string{"data"}
-	}
 	e := &env{t: t, tab: testTable(7, false), now: 1000}
-	if o.Clock == nil {
-		o.Clock = func() time.Time { return time.Unix(e.now, 0) }
-	}
-	o.Tables = func() []*schema.Table { return []*schema.Table{e.tab} }
-	s, err := Open(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.s = s
+	e.s = openEnvOn(e, o)
 	t.Cleanup(func() {
 		if e.s != nil {
 			if err := e.s.Close(); err != nil {
@@ -74,6 +63,23 @@ func openEnv(t testing.TB, o Options) *env {
 		}
 	})
 	return e
+}
+
+// openEnvOn opens a store for the environment's table.
+func openEnvOn(e *env, o Options) *Store {
+	e.t.Helper()
+	if o.DataDirs == nil {
+		o.DataDirs = []string{"data"}
+	}
+	if o.Clock == nil {
+		o.Clock = func() time.Time { return time.Unix(e.now, 0) }
+	}
+	o.Tables = func() []*schema.Table { return []*schema.Table{e.tab} }
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return s
 }
 
 func (e *env) key(p int) Key {

@@ -21,12 +21,9 @@ const (
 	// sweepPeriod is the least time between two sweeps of a table.
 	sweepPeriod = 10 * time.Minute
 	purgePeriod = time.Second
-	// compactBytes is how much disk a purged span must have held to be worth a compaction of its own.
-	compactBytes = 64 << 10
 )
 
-// sweepLoop returns the space of spans as soon as it may, and now and then
-// sweeps tables for scattered tombstones.
+// sweepLoop sweeps tables for scattered tombstones now and then.
 func (s *Store) sweepLoop(ctx context.Context) {
 	t := time.NewTicker(purgePeriod)
 	defer t.Stop()
@@ -43,7 +40,7 @@ func (s *Store) sweepLoop(ctx context.Context) {
 		}
 		for _, def := range s.definitions() {
 			tbl := s.tableFor(def)
-			err := s.purgeSpans(ctx, tbl)
+			var err error
 			at, seen := next[def.PhysID]
 			if !seen {
 				at = started.Add(sweepPeriod)
@@ -109,6 +106,9 @@ func (s *Store) sweepTable(ctx context.Context, tbl *table, gently bool) (tombs,
 		if err := sh.sweepHeads(ctx, tbl, gcBefore, &left); err != nil {
 			return left, err
 		}
+	}
+	if gently {
+		return left, nil // spans are the reclaimer's
 	}
 	return left, s.purgeSpans(ctx, tbl)
 }
@@ -217,6 +217,7 @@ func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (chan
 // them, sorted. The stripes of all of them are held exclusively.
 func (sh *shard) applyChanges(changes []change, dirty []string) error {
 	pb := sh.db.NewBatch()
+	var owed debt
 	for _, c := range changes {
 		if _, found := slices.BinarySearch(dirty, string(c.key)); found {
 			continue
@@ -224,11 +225,20 @@ func (sh *shard) applyChanges(changes []change, dirty []string) error {
 		if err := sh.putChange(pb, c); err != nil {
 			return errors.Join(err, pb.Close())
 		}
+		if owed.rows++; owed.rows == 1 {
+			owed.lo, owed.hi = string(c.key), string(c.key)
+		}
+		owed.lo, owed.hi = min(owed.lo, string(c.key)), max(owed.hi, string(c.key))
+		owed.removed = owed.removed || c.value == nil
 	}
 	if pb.Empty() {
 		return pb.Close()
 	}
-	return errors.Join(sh.write(pb, pebble.NoSync), pb.Close())
+	if err := errors.Join(sh.write(pb, pebble.NoSync), pb.Close()); err != nil {
+		return err
+	}
+	sh.debts.add(owed)
+	return nil
 }
 
 func (sh *shard) putChange(pb *pebble.Batch, c change) error {
@@ -238,171 +248,6 @@ func (sh *shard) putChange(pb *pebble.Batch, c change) error {
 	}
 	sh.s.metrics.rowsPurged.Add(1)
 	return pb.Set(c.key, c.value, nil)
-}
-
-// purgeSpans removes the rows of spans that need not be kept, and returns
-// their space: those that only a head deletion killed, at once, and those
-// whose every tombstone is past gc_grace.
-func (s *Store) purgeSpans(ctx context.Context, tbl *table) error {
-	gcBefore := s.gcBefore(tbl)
-	for _, sh := range s.shards {
-		if tbl.parts[sh.idx].spans.n.Load() == 0 {
-			continue
-		}
-		gone, err := sh.purgeDue(ctx, tbl, gcBefore)
-		if err == nil && len(gone) > 0 {
-			if err = sh.reclaim(ctx, gone); err == nil {
-				err = sh.dropSpans(tbl, gone)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// purgeDue purges a table's spans that may go, and returns what is left of them.
-func (sh *shard) purgeDue(ctx context.Context, tbl *table, gcBefore int64) (gone []*span, err error) {
-	sh.s.passMu.Lock()
-	defer sh.s.passMu.Unlock()
-	for _, x := range tbl.parts[sh.idx].spans.due(gcBefore) {
-		if err := ctx.Err(); err != nil {
-			return gone, err
-		}
-		y, err := sh.purgeSpan(tbl, x, gcBefore)
-		if err != nil {
-			return gone, err
-		}
-		if y != nil {
-			gone = append(gone, y)
-		}
-	}
-	return gone, nil
-}
-
-func (x *span) due(gcBefore int64) bool { return x.newest == 0 || x.newest < gcBefore }
-
-// due are the spans that may be purged.
-func (m *spanMap) due(gcBefore int64) []*span {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var out []*span
-	for _, c := range m.chunks {
-		for _, x := range c {
-			if x.due(gcBefore) {
-				out = append(out, x)
-			}
-		}
-	}
-	return out
-}
-
-// spanStripes are the stripes of every row in a span.
-func (sh *shard) spanStripes(tbl *table, x *span) stripeSet {
-	var set stripeSet
-	if def := tbl.def.Load(); def != nil {
-		if n, _, err := partitionLen(def, []byte(x.lo), nil); err == nil && len(x.hi) > n && x.hi[:n] == x.lo[:n] {
-			set.add(stripeOf(tokenOf([]byte(x.lo)[tablePrefixBytes:])), true)
-			return set
-		}
-	}
-	set.addAll()
-	return set
-}
-
-// purgeSpan removes a span's rows. The span stays, now holding nothing, until
-// the space is returned: until then a read would step over what was removed.
-func (sh *shard) purgeSpan(tbl *table, x *span, gcBefore int64) (*span, error) {
-	set := sh.spanStripes(tbl, x)
-	sh.lock(&set)
-	defer sh.unlock(&set)
-	sh.spanMu.Lock()
-	defer sh.spanMu.Unlock()
-	m := &tbl.parts[sh.idx].spans
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	// A write may have cut the span, or put a tombstone into it.
-	if m.at(x.lo) != x || !x.due(gcBefore) {
-		return nil, nil
-	}
-	y := *x
-	y.newest, y.bound = 0, 0
-	pb := sh.db.NewBatch()
-	if err := errors.Join(pb.DeleteRange([]byte(x.lo), []byte(x.hi), nil), putSpan(pb, &y)); err != nil {
-		return nil, errors.Join(err, pb.Close())
-	}
-	if err := errors.Join(sh.write(pb, pebble.NoSync), pb.Close()); err != nil {
-		return nil, err
-	}
-	c, i := m.locate(x.lo)
-	m.chunks[c][i] = &y
-	sh.s.metrics.spansPurged.Add(1)
-	sh.s.metrics.rowsRemoved.Add(x.rows)
-	return &y, nil
-}
-
-// reclaim compacts the places of purged spans, neighbours together.
-func (sh *shard) reclaim(ctx context.Context, gone []*span) error {
-	if err := sh.flush(ctx); err != nil {
-		return err
-	}
-	lo, hi := gone[0].lo, gone[0].hi
-	for i := 1; i <= len(gone); i++ {
-		if i < len(gone) {
-			between, err := sh.db.EstimateDiskUsage([]byte(hi), []byte(gone[i].lo+"\x00"))
-			if err != nil {
-				return err
-			}
-			if between < compactBytes {
-				hi = gone[i].hi
-				continue
-			}
-		}
-		n, err := sh.db.EstimateDiskUsage([]byte(lo), []byte(hi))
-		if err != nil {
-			return err
-		}
-		if n >= compactBytes {
-			if err := sh.compact(ctx, []byte(lo), []byte(hi)); err != nil {
-				return err
-			}
-		}
-		if i < len(gone) {
-			lo, hi = gone[i].lo, gone[i].hi
-		}
-	}
-	return nil
-}
-
-// dropSpans forgets purged spans that nothing was written into since.
-func (sh *shard) dropSpans(tbl *table, gone []*span) error {
-	sh.s.passMu.Lock()
-	defer sh.s.passMu.Unlock()
-	m := &tbl.parts[sh.idx].spans
-	for _, x := range gone {
-		if err := sh.dropSpan(m, sh.spanStripes(tbl, x), x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (sh *shard) dropSpan(m *spanMap, set stripeSet, x *span) error {
-	sh.lock(&set)
-	defer sh.unlock(&set)
-	sh.spanMu.Lock()
-	defer sh.spanMu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.at(x.lo) != x {
-		return nil
-	}
-	if err := sh.db.Delete(spanKey(x.lo), pebble.NoSync); err != nil {
-		return err
-	}
-	m.removeLocked(x.lo, x.hi)
-	return nil
 }
 
 // sweepHeads purges partition and range deletions past gc_grace.
