@@ -6,7 +6,7 @@ GO ?= go
 VENV := .venv
 BIN := bin/varve
 
-.PHONY: build run test lint unit race clients lab0 fuzz soak bench bench-peers tools venv clean
+.PHONY: build run test lint unit race clients lab0 fuzz soak soak-server bench bench-peers tools venv clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
@@ -20,7 +20,7 @@ tools:
 	@cd tools && $(GO) build -o ../bin/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
 
 lint: tools
-	@test -z "$$(bin/tools/gofumpt -l cmd internal test | tee /dev/stderr)"
+	@test -z "$$(bin/tools/gofumpt -l bench cmd internal test | tee /dev/stderr)"
 	$(GO) vet ./...
 	bin/tools/staticcheck ./...
 
@@ -58,6 +58,11 @@ fuzz:
 # The model, crash and I/O error tests for an hour: make soak VARVE_SECONDS=600
 soak:
 	VARVE_SECONDS=$${VARVE_SECONDS:-3600} $(GO) test -race -count=1 -timeout 24h ./internal/store/...
+
+# A real server under everything at once, killed at random, for an hour: make soak-server SECONDS=600
+# More flags of bench/soak go into SOAK, as SOAK="--rate 5000 --budget 1024".
+soak-server: build
+	$(GO) run ./bench/soak --varve $(BIN) --seconds $(or $(SECONDS),3600) $(SOAK)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
