@@ -108,7 +108,17 @@ func (sh *shard) compact(ctx context.Context, lo, hi []byte) error {
 	failed := sh.troubles.wait()
 	done := make(chan error, 1)
 	lo, hi = bytes.Clone(lo), bytes.Clone(hi)
-	go func() { done <- sh.db.Compact(context.Background(), lo, hi, true) }()
+	go func() {
+		// Nobody may wait any more, and the engine be closed before this begins.
+		defer func() {
+			if p := recover(); p == pebble.ErrClosed {
+				done <- pebble.ErrClosed
+			} else if p != nil {
+				panic(p)
+			}
+		}()
+		done <- sh.db.Compact(context.Background(), lo, hi, true)
+	}()
 	select {
 	case err := <-done:
 		return err
