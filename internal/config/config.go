@@ -54,6 +54,11 @@ type Config struct {
 	MemtableSize Bytes `yaml:"memtable_size"`
 	// SpanSize bounds the memory that dead spans take; the default is 64MiB.
 	SpanSize Bytes `yaml:"span_size"`
+	// CDCTableSpace bounds the change feed of each table with cdc = true; the default is 4GiB.
+	CDCTableSpace Bytes `yaml:"cdc_table_space"`
+	// CDCBlockWrites refuses writes while a feed is full of what a consumer has
+	// not confirmed, true by default as in Cassandra; false drops the oldest.
+	CDCBlockWrites bool `yaml:"cdc_block_writes"`
 	// MemoryLimit is the size the process tries to stay under (Go's soft
 	// memory limit); 0, the default, sets none.
 	MemoryLimit Bytes `yaml:"memory_limit"`
@@ -112,7 +117,7 @@ func Default() *Config {
 		DataDirectories: []string{"varve-data"},
 		CQL:             "127.0.0.1:9042", HTTP: "127.0.0.1:9180",
 		Durability: "durable", SyncPeriod: 10 * time.Second, Auth: "none",
-		CacheSize: 256 << 20, MemtableSize: 32 << 20, SpanSize: 64 << 20,
+		CacheSize: 256 << 20, MemtableSize: 32 << 20, SpanSize: 64 << 20, CDCTableSpace: 4 << 30, CDCBlockWrites: true,
 		TombstoneWarnThreshold: 1000, TombstoneFailureThreshold: 100_000, TombstonesCounted: "walked",
 		BatchSizeWarnThreshold: 5 << 10, BatchSizeFailThreshold: 50 << 10,
 		ReadRequestTimeout: 5 * time.Second, RangeRequestTimeout: 10 * time.Second,
@@ -203,6 +208,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MemtableSize < 1<<20 {
 		bad("memtable_size", "%v is under 1MiB", c.MemtableSize)
+	}
+	if c.CDCTableSpace < 1<<20 {
+		bad("cdc_table_space", "%v is under 1MiB", c.CDCTableSpace)
 	}
 	if c.NativeTransportMaxFrameSize < 1<<10 || c.NativeTransportMaxFrameSize > 256<<20 {
 		bad("native_transport_max_frame_size", "%v is not between 1KiB and 256MiB", c.NativeTransportMaxFrameSize)

@@ -336,18 +336,20 @@ func (x *Extras) Decode(f Flags, body []byte) (message []byte, err error) {
 	return r.buf, r.Err()
 }
 
-// SkipPayload returns a request's message behind its custom payload, which the
-// default handler ignores.
-func SkipPayload(body []byte) ([]byte, error) {
+// CutPayload returns a request's message behind its custom payload, and what
+// the payload has under key, aliasing the body; nil when it has nothing.
+func CutPayload(body []byte, key string) (value, message []byte, err error) {
 	r := NewReader(body)
 	for range r.count(r.Short(), 6) {
-		r.StringBytes()
-		r.Bytes()
+		k, v := r.StringBytes(), r.Bytes()
 		if r.err != nil {
-			return nil, r.err
+			return nil, nil, r.err
+		}
+		if string(k) == key {
+			value = v
 		}
 	}
-	return r.buf, r.Err()
+	return value, r.buf, r.Err()
 }
 
 // SplitFrame returns the first whole frame of b (header and body) and what

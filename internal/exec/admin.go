@@ -11,7 +11,7 @@ import (
 // runAdmin carries out the statements that are neither reads nor writes of
 // rows: DDL, roles and grants, USE, DESCRIBE, LIST. ok is false for other statements.
 func (e *Engine) runAdmin(ctx context.Context, s *Session, st cql.Statement, p *Params) (res *Result, ok bool, err error) {
-	a := &adminRun{e: e, s: s, keyspace: s.Keyspace}
+	a := &adminRun{e: e, s: s, keyspace: s.Keyspace, move: p.Move}
 	if p.Keyspace != "" {
 		a.keyspace = p.Keyspace
 	}
@@ -42,6 +42,7 @@ type adminRun struct {
 	e        *Engine
 	s        *Session
 	keyspace string // of the session, or of the request where it names one
+	move     string // the request's varve-move token
 }
 
 // keyspaceOf is the keyspace a name is in.

@@ -147,6 +147,9 @@ func (e *Engine) batchItem(ctx context.Context, s *Session, item *BatchItem, p *
 func checkBatch(kind cql.BatchKind, stmts []*modifyPlan, timestamp bool) error {
 	counters, others, conditional := 0, 0, false
 	for _, m := range stmts {
+		if m.virtual != nil {
+			return invalidf("Cannot include a virtual table statement in a batch")
+		}
 		conditional = conditional || m.cond != nil
 	}
 	if timestamp {
@@ -219,7 +222,7 @@ func (r *batchRun) run(ctx context.Context) (*Result, error) {
 	if reads {
 		return r.runReading(ctx)
 	}
-	b := r.x.e.opts.Store.NewBatch(r.x.nowSec)
+	b := r.x.newBatch()
 	if err := r.fill(b, nil); err != nil {
 		b.Discard()
 		return nil, err
@@ -274,7 +277,7 @@ func (r *batchRun) runReading(ctx context.Context) (*Result, error) {
 	defer l.Unlock()
 	var stats store.ReadStats
 	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats})
-	b := r.x.e.opts.Store.NewBatch(r.x.nowSec)
+	b := r.x.newBatch()
 	err = r.fill(b, view)
 	if cerr := view.Close(); err == nil {
 		err = cerr

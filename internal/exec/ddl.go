@@ -8,6 +8,7 @@ import (
 	"varve/internal/cql"
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
+	"varve/internal/store"
 )
 
 // changeSchema carries out a DDL statement: permission, catalogue, then what
@@ -132,7 +133,10 @@ func (a *adminRun) truncate(ctx context.Context, st *cql.Truncate) (*Result, err
 	if t.Virtual {
 		return nil, invalidf("Truncation is not supported by table %s.%s", ks, t.Name)
 	}
-	if err := a.e.opts.Store.Truncate(ctx, t); err != nil {
+	var fenced *store.FencedError
+	if err := a.e.opts.Store.TruncateAs(ctx, t, a.move); errors.As(err, &fenced) {
+		return nil, err
+	} else if err != nil {
 		return nil, &cqlwire.Error{
 			Code: cqlwire.ErrTruncate, Message: fmt.Sprintf("Error during truncate: %s", err),
 		}

@@ -47,6 +47,9 @@ func New(o Options) (*Engine, error) {
 		_, micros := e.now()
 		return time.UnixMicro(micros)
 	})
+	if err := e.watchFeeds(); err != nil {
+		return nil, err
+	}
 	if err := e.passwords.init(); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,14 @@ func wireError(err error) error {
 		}
 		return &cqlwire.Error{Code: code, Message: se.Msg, Keyspace: se.Keyspace, Table: se.Table}
 	}
+	var fenced *store.FencedError
+	if errors.As(err, &fenced) {
+		return &cqlwire.Error{Code: cqlwire.ErrInvalid, Message: fenced.Error()}
+	}
+	var full *store.FeedFullError
+	if errors.As(err, &full) {
+		return &cqlwire.Error{Code: cqlwire.ErrCDCWrite, Message: full.Error()}
+	}
 	var syn *cql.SyntaxError
 	if errors.As(err, &syn) {
 		code := cqlwire.ErrSyntax

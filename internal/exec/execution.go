@@ -56,6 +56,9 @@ func (st *planned) authorize(x *execution) error {
 		return nil
 	}
 	t := st.tables[0]
+	if st.modify != nil && st.modify.virtual != nil {
+		return nil
+	}
 	if st.modify == nil {
 		if st.fixedColumns {
 			return x.e.authorize(x.s, "SELECT", t)

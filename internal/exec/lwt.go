@@ -95,6 +95,10 @@ func (r *casRequest) run(ctx context.Context) (*Result, error) {
 func (r *casRequest) decide(
 	ctx context.Context, l *store.Lock, view *store.View, stats *store.ReadStats,
 ) (*Result, error) {
+	// What is not applied would write nothing, but to retry it elsewhere is for whoever put the fence up.
+	if err := r.x.e.opts.Store.CheckFence(r.t, r.x.p.Move); err != nil {
+		return nil, writeError(err, r.x.p.Consistency, "CAS")
+	}
 	r.x.trace.Event("Reading existing values for CAS precondition")
 	if err := r.read(view); err != nil {
 		return nil, wireError(err)
@@ -113,7 +117,7 @@ func (r *casRequest) decide(
 		return r.refusal(), nil
 	}
 	r.x.trace.Event("CAS precondition is met; proposing client-requested updates")
-	b := r.x.e.opts.Store.NewBatch(r.x.nowSec)
+	b := r.x.newBatch()
 	if err := r.addChanges(b, view); err != nil {
 		b.Discard()
 		return nil, err

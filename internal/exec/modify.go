@@ -34,6 +34,7 @@ type modifyPlan struct {
 	cond       *conditions // nil: unconditional
 	reads      bool        // some operation must see the row first
 	keyIndexes []*schema.Index
+	virtual    *VirtualTable // set where the server itself carries it out
 }
 
 // planModify plans an INSERT, UPDATE or DELETE.
@@ -64,7 +65,7 @@ func (p *planner) modifyTable(n cql.Name) (*schema.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Virtual {
+	if v := virtualTable(t); t.Virtual && (v == nil || v.Change == nil) {
 		return nil, invalidf("Modification is not supported by table %s.%s", t.Keyspace, t.Name)
 	}
 	p.keyspace = t.Keyspace // user types in terms are those of the table's keyspace
@@ -89,6 +90,10 @@ func (m *modifyPlan) settle() error {
 	}
 	if m.cond != nil && m.timestamp != nil {
 		return invalidf("Cannot provide custom timestamp for conditional updates")
+	}
+	if m.t.Virtual {
+		m.virtual = virtualTable(m.t)
+		return m.planVirtual()
 	}
 	sortOperations(m.statics)
 	sortOperations(m.regulars)

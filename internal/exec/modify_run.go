@@ -10,6 +10,9 @@ import (
 
 // run carries out the statement on its own.
 func (m *modifyPlan) run(ctx context.Context, x *execution) (*Result, error) {
+	if m.virtual != nil {
+		return m.runVirtual(ctx, x)
+	}
 	if m.cond != nil {
 		return m.runConditional(ctx, x)
 	}
@@ -27,7 +30,7 @@ func (m *modifyPlan) run(ctx context.Context, x *execution) (*Result, error) {
 	if m.reads {
 		return m.runReading(ctx, x)
 	}
-	b := x.e.opts.Store.NewBatch(x.nowSec)
+	b := x.newBatch()
 	mu := mutations.Get().(*mutation)
 	mu.x, mu.m, mu.b = x, m, b
 	err := mu.times()
@@ -43,6 +46,15 @@ func (m *modifyPlan) run(ctx context.Context, x *execution) (*Result, error) {
 		return nil, err
 	}
 	return x.apply(ctx, b, false, writeType)
+}
+
+// newBatch starts the batch of a request's changes.
+func (x *execution) newBatch() *store.Batch {
+	b := x.e.opts.Store.NewBatch(x.nowSec)
+	if x.p.Move != "" {
+		b.SetOrigin(x.p.Move)
+	}
+	return b
 }
 
 // writeResult is a write's answer, with room for its commit.
@@ -125,7 +137,7 @@ func (m *modifyPlan) runReading(ctx context.Context, x *execution) (*Result, err
 		return nil, writeError(err, x.p.Consistency, "SIMPLE")
 	}
 	defer l.Unlock()
-	b := x.e.opts.Store.NewBatch(x.nowSec)
+	b := x.newBatch()
 	var stats store.ReadStats
 	view := x.e.opts.Store.View(store.ReadOptions{NowSec: x.nowSec, Stats: &stats})
 	mu.b, mu.view = b, view

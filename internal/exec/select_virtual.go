@@ -20,6 +20,9 @@ type virtualRow struct {
 // checked on each.
 func (r *selectRun) readVirtual(ctx context.Context) error {
 	sp, c := r.plan, &r.ctx
+	if sp.virtual.Scan != nil {
+		return r.scanVirtual(ctx)
+	}
 	all, err := sp.virtual.Rows(ctx, r.x.e, r.x.s)
 	if err != nil {
 		return err

@@ -31,6 +31,8 @@ type Params struct {
 	HasNow            bool
 	Keyspace          string // v5: overrides the session's
 	Tracing           bool
+	// Move is the request's varve-move token: a table's fence may let it pass, and change feeds tell it.
+	Move string
 }
 
 // Result is a statement's outcome. Kind is a cqlwire.Result… constant.

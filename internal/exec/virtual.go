@@ -21,10 +21,16 @@ type VirtualTable struct {
 	// form, nil null; multi-cell columns as a whole collection value). The
 	// executor sorts, restricts, and pages them as it does stored rows.
 	Rows func(ctx context.Context, e *Engine, s *Session) ([][][]byte, error)
+	// Scan, where set, takes the place of Rows: it emits the rows of one
+	// partition in order, from where they are asked for, until emit fails.
+	Scan func(ctx context.Context, scan *virtualScan, emit func(row [][]byte) error) error
+	// Change carries out a modification of one row; nil: the table is read only.
+	// It checks the session's permissions itself.
+	Change func(ctx context.Context, x *execution, c *virtualChange) error
 }
 
 var allVirtualTables = slices.Concat(
-	systemVirtualTables, schemaVirtualTables, viewsVirtualTables, authVirtualTables, emptyVirtualTables,
+	systemVirtualTables, schemaVirtualTables, viewsVirtualTables, authVirtualTables, emptyVirtualTables, feedVirtualTables,
 )
 
 // virtualTables lists every virtual table.

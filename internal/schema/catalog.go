@@ -61,7 +61,15 @@ type Catalog struct {
 	subscribers []func(Event)
 	datacenter  string
 	now         func() time.Time
+	guard       Guard
 }
+
+// TableChange is a table before and after a change; nil where it is not there.
+type TableChange struct{ Old, New *Table }
+
+// Guard may refuse a change of tables before it is saved. done is called once
+// the new definitions are in force (saved), or are known not to come into force.
+type Guard func(ctx context.Context, changes []TableChange) (done func(saved bool), err error)
 
 // Open loads the catalogue (an empty store gets the system keyspaces and the
 // default superuser) and publishes its first snapshot.
@@ -108,6 +116,14 @@ func (c *Catalog) SetClock(now func() time.Time) {
 	c.now = now
 }
 
+// SetGuard sets who is asked before tables are created, altered or dropped. It
+// is called before the first change.
+func (c *Catalog) SetGuard(g Guard) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guard = g
+}
+
 // Snapshot returns the current snapshot; never nil.
 func (c *Catalog) Snapshot() *Snapshot { return c.current.Load() }
 
@@ -137,7 +153,7 @@ func (c *Catalog) ApplyAs(ctx context.Context, role, sessionKeyspace string, st 
 		return nil, err
 	}
 	d.grantCreator(role, res.Event)
-	if err := c.commit(ctx, d); err != nil {
+	if err := c.commitGuarded(ctx, d); err != nil {
 		return nil, err
 	}
 	for _, e := range res.Implied {
@@ -147,6 +163,20 @@ func (c *Catalog) ApplyAs(ctx context.Context, role, sessionKeyspace string, st 
 		c.publish(*res.Event)
 	}
 	return res, nil
+}
+
+// commitGuarded is commit with the guard's consent.
+func (c *Catalog) commitGuarded(ctx context.Context, d *draft) error {
+	if c.guard == nil {
+		return c.commit(ctx, d)
+	}
+	done, err := c.guard(ctx, d.tableChanges(c.current.Load()))
+	if err != nil {
+		return err
+	}
+	err = c.commit(ctx, d)
+	done(err == nil)
+	return err
 }
 
 // IndexBuilt notes that an index holds an entry for every row, so that reads

@@ -51,6 +51,38 @@ func (d *draft) putTable(t *Table) {
 	d.dirty[tableKey(t.Keyspace, t.Name)] = true
 }
 
+// tableChanges lists what the draft changes of the tables of old, by name.
+func (d *draft) tableChanges(old *Snapshot) []TableChange {
+	var out []TableChange
+	for _, name := range slices.Sorted(maps.Keys(old.Keyspaces)) {
+		k, now := old.Keyspaces[name], d.snap.Keyspaces[name]
+		if k == now {
+			continue
+		}
+		for _, table := range slices.Sorted(maps.Keys(k.Tables)) {
+			c := TableChange{Old: k.Tables[table]}
+			if now != nil {
+				c.New = now.Tables[table]
+			}
+			if c.New != c.Old {
+				out = append(out, c)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.snap.Keyspaces)) {
+		k, was := d.snap.Keyspaces[name], old.Keyspaces[name]
+		if k == was {
+			continue
+		}
+		for _, table := range slices.Sorted(maps.Keys(k.Tables)) {
+			if was == nil || was.Tables[table] == nil {
+				out = append(out, TableChange{New: k.Tables[table]})
+			}
+		}
+	}
+	return out
+}
+
 // phys gives out a physical id. Ids of refused changes are given out again;
 // those of persisted ones never are.
 func (d *draft) phys() (uint32, error) {

@@ -226,6 +226,9 @@ func alterOptions(t *Table, st *cql.AlterTable) error {
 	if t.Counter && t.Options.DefaultTTL > 0 {
 		return invalid("Cannot set default_time_to_live on a table with counters")
 	}
+	if t.Counter && t.Options.CDC && ps.has("cdc") {
+		return invalid("Cannot set cdc on a table with counters")
+	}
 	return nil
 }
 

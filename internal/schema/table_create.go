@@ -291,6 +291,8 @@ func (t *Table) checkCounters() error {
 		return invalid("Cannot mix counter and non counter columns in the same table")
 	case t.Counter && t.Options.DefaultTTL > 0:
 		return invalid("Cannot set default_time_to_live on a table with counters")
+	case t.Counter && t.Options.CDC:
+		return invalid("Cannot set cdc on a table with counters")
 	}
 	return nil
 }

@@ -101,6 +101,8 @@ func (f *fake) Query(ctx context.Context, s *exec.Session, text string, p *exec.
 		return f.rows([]byte(strconv.Itoa(len(p.Values)))), nil
 	case "session":
 		return f.rows([]byte(fmt.Sprintf("%s/%s/%d/%s", s.Keyspace, s.Role, s.ProtocolVersion, p.Keyspace))), nil
+	case "move":
+		return f.rows([]byte(p.Move)), nil
 	case "outcome": // columns that depend on the outcome, as a conditional update has
 		res := f.rows([]byte("x"))
 		res.MetadataID = nil

@@ -9,12 +9,14 @@ import (
 	"varve/internal/cql"
 	"varve/internal/cqlwire"
 	"varve/internal/exec"
+	"varve/internal/store"
 )
 
 // work is a decoded QUERY, PREPARE, EXECUTE or BATCH; all of it is reused.
 type work struct {
 	header cqlwire.Header
 	kind   Kind
+	move   string // the custom payload's varve-move token
 	start  int64  // by Server.now
 	hash   uint32 // of the statement
 	bytes  int64  // reserved of the budgets, when detached
@@ -103,8 +105,12 @@ func (c *conn) handle(r *reader, f frame) (owns bool, err error) {
 	return true, nil
 }
 
+// moveKey is what of a request's custom payload the server looks at: the token
+// by which a table's fence knows who may pass.
+const moveKey = "varve-move"
+
 // plainBody returns a request's message: decompressed, and behind its custom
-// payload, which no part of the server uses.
+// payload.
 func (c *conn) plainBody(q *request, f frame) (body []byte, err error) {
 	body = f.body
 	if f.header.Flags&cqlwire.FlagCompressed != 0 && c.compression != cqlwire.CompressionNone {
@@ -115,7 +121,13 @@ func (c *conn) plainBody(q *request, f frame) (body []byte, err error) {
 		body = q.plain
 	}
 	if f.header.Flags&cqlwire.FlagPayload != 0 && c.version >= cqlwire.V4 {
-		return cqlwire.SkipPayload(body)
+		move, body, err := cqlwire.CutPayload(body, moveKey)
+		if len(move) > store.MaxOriginBytes {
+			return nil, protocolError(fmt.Sprintf("The custom payload %s has %d bytes, more than the %d it may have",
+				moveKey, len(move), store.MaxOriginBytes))
+		}
+		q.move = string(move)
+		return body, err
 	}
 	return body, nil
 }
@@ -124,6 +136,7 @@ func (c *conn) plainBody(q *request, f frame) (body []byte, err error) {
 func (c *conn) run(r *reader, f frame) (owns bool, err error) {
 	q := r.req
 	q.start = c.srv.now()
+	q.move = ""
 	body, err := c.plainBody(q, f)
 	if err == nil {
 		q.body = body
@@ -320,6 +333,7 @@ func (w *work) setParams(p *cqlwire.QueryParams) {
 		NowSec:            int64(p.NowInSeconds),
 		HasNow:            p.HasNow,
 		Keyspace:          p.Keyspace,
+		Move:              w.move,
 		Tracing:           w.header.Flags&cqlwire.FlagTracing != 0,
 	}
 }

@@ -238,13 +238,28 @@ func TestWarningsTracesAndErrors(t *testing.T) {
 	})
 }
 
-func TestCustomPayloadIsSkipped(t *testing.T) {
+// TestCustomPayload: of a payload the backend is told the token of a move, for this request only.
+func TestCustomPayload(t *testing.T) {
 	s := start(t, newFake(), nil)
 	for _, v := range []cqlwire.Version{cqlwire.V4, cqlwire.V5} {
 		c := ready(t, s, v)
-		body := cqlwire.AppendBytesMap(nil, map[string][]byte{"key": []byte("value"), "null": nil})
-		c.send(cqlwire.OpQuery, 1, cqlwire.FlagPayload, append(body, c.queryBody("big 3", cqlwire.QueryParams{})...))
-		c.result(c.recv())
+		ask := func(payload map[string][]byte, want string) {
+			t.Helper()
+			body := cqlwire.AppendBytesMap(nil, payload)
+			c.send(cqlwire.OpQuery, 1, cqlwire.FlagPayload, append(body, c.queryBody("move", cqlwire.QueryParams{})...))
+			if got := cells(t, c.result(c.recv()))[0]; got != want {
+				t.Errorf("payload %q: the backend was told %q", payload, got)
+			}
+		}
+		ask(map[string][]byte{"key": []byte("value"), "null": nil}, "")
+		ask(map[string][]byte{"key": []byte("value"), "varve-move": []byte("token")}, "token")
+		ask(map[string][]byte{"varve-move": nil}, "")
+		if got := cells(t, c.ask("move"))[0]; got != "" {
+			t.Errorf("without a payload the backend was told %q", got)
+		}
+		body := cqlwire.AppendBytesMap(nil, map[string][]byte{"varve-move": make([]byte, 129)})
+		c.send(cqlwire.OpQuery, 1, cqlwire.FlagPayload, append(body, c.queryBody("move", cqlwire.QueryParams{})...))
+		c.wantError(c.recv(), cqlwire.ErrProtocol, "The custom payload varve-move has 129 bytes, more than the 128 it may have")
 	}
 }
 

@@ -181,6 +181,9 @@ func (r *Row) Elements(dst []Cell, c *schema.Column) []Cell {
 	return dst
 }
 
+// SortCells puts a multi-cell column's cells into the order that Elements gives them.
+func SortCells(cells []Cell, t *cqltype.Type) { sortElements(cells, t) }
+
 // sortElements puts elements, which are stored by the bytes of their paths,
 // into the order of their type.
 func sortElements(cells []Cell, t *cqltype.Type) {
