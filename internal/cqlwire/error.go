@@ -38,7 +38,8 @@ const (
 type Error struct {
 	Code     ErrorCode
 	Message  string
-	Warnings []string // sent with the error
+	Warnings []string  // sent with the error
+	TraceID  *[16]byte // of a traced request
 
 	Consistency Consistency // unavailable, timeouts, failures
 	Required    int32       // blockFor or required

@@ -80,20 +80,22 @@ func (b *batchPlan) run(ctx context.Context, x *execution) (*Result, error) {
 func (e *Engine) Batch(ctx context.Context, s *Session, kind cql.BatchKind, items []BatchItem, p *Params) (*Result, error) {
 	tr := e.startTrace(s, p, "Execute batch of CQL3 queries", "")
 	start := time.Now()
-	res, err := e.batch(ctx, s, kind, items, p, tr)
+	res, err := e.batch(ctx, s, kind, items, p, tr, start)
 	for range maxReplans {
 		if !errors.Is(err, errStale) {
 			break
 		}
-		res, err = e.batch(ctx, s, kind, items, p, tr)
+		res, err = e.batch(ctx, s, kind, items, p, tr, start)
 	}
-	e.logSlow(start, "BATCH")
 	return e.finish(s, tr, res, err)
 }
 
-func (e *Engine) batch(ctx context.Context, s *Session, kind cql.BatchKind, items []BatchItem, p *Params, tr *Trace) (*Result, error) {
+func (e *Engine) batch(
+	ctx context.Context, s *Session, kind cql.BatchKind, items []BatchItem, p *Params, tr *Trace, start time.Time,
+) (*Result, error) {
 	x := e.begin(s, p, nil, tr)
 	defer x.end()
+	x.start = start
 	r := &batchRun{x: x, kind: kind, stmts: make([]casStatement, 0, len(items))}
 	plans := make([]*modifyPlan, 0, len(items))
 	defer leave(e.gate.enter(x.nowMicros))
@@ -125,7 +127,11 @@ func (e *Engine) batch(ctx context.Context, s *Session, kind cql.BatchKind, item
 		return nil, err
 	}
 	res, err := r.run(ctx)
+	r.noteSlow(err)
 	if err != nil {
+		if len(x.warnings) > 0 {
+			err = withWarnings(err, x.warnings)
+		}
 		return nil, err
 	}
 	res.Warnings = append(append(res.Warnings, warnings...), x.warnings...)

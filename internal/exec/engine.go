@@ -23,6 +23,7 @@ type Engine struct {
 	passwords passwords
 	builds    indexBuilds
 	gate      schemaGate
+	slow      slowLog
 }
 
 // New builds an engine and starts its background work.
@@ -56,6 +57,7 @@ func New(o Options) (*Engine, error) {
 	e.uuids.init()
 	e.tracer = newTracer(e)
 	e.builds.start(e)
+	e.slow.start(o.Logger)
 	return e, nil
 }
 
@@ -63,6 +65,7 @@ func New(o Options) (*Engine, error) {
 func (e *Engine) Close() error {
 	e.builds.close()
 	e.tracer.close()
+	e.slow.close()
 	return nil
 }
 
@@ -85,18 +88,17 @@ func (e *Engine) Query(ctx context.Context, s *Session, text string, p *Params) 
 
 func (e *Engine) query(ctx context.Context, s *Session, text string, p *Params, tr *Trace) (*Result, error) {
 	start := time.Now()
-	res, err := e.queryOnce(ctx, s, text, p, tr)
+	res, err := e.queryOnce(ctx, s, text, p, tr, start)
 	for range maxReplans {
 		if !errors.Is(err, errStale) {
 			break
 		}
-		res, err = e.queryOnce(ctx, s, text, p, tr)
+		res, err = e.queryOnce(ctx, s, text, p, tr, start)
 	}
-	e.logSlow(start, text)
 	return res, err
 }
 
-func (e *Engine) queryOnce(ctx context.Context, s *Session, text string, p *Params, tr *Trace) (*Result, error) {
+func (e *Engine) queryOnce(ctx context.Context, s *Session, text string, p *Params, tr *Trace, start time.Time) (*Result, error) {
 	st, err := e.planText(s, text, p.Keyspace, tr)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,10 @@ func (e *Engine) queryOnce(ctx context.Context, s *Session, text string, p *Para
 	if len(values) != len(st.variables) {
 		return nil, invalidf("Invalid amount of bind variables")
 	}
-	res, err := e.run(ctx, s, st, p, values, tr)
+	x := e.begin(s, p, values, tr)
+	defer x.end()
+	x.start, x.text = start, text
+	res, err := x.run(ctx, st)
 	if res != nil && len(st.warnings) > 0 {
 		res.Warnings = append(st.warnings[:len(st.warnings):len(st.warnings)], res.Warnings...)
 	}
@@ -118,8 +123,8 @@ func (e *Engine) queryOnce(ctx context.Context, s *Session, text string, p *Para
 // Execute runs a prepared statement.
 func (e *Engine) Execute(ctx context.Context, s *Session, ps *Prepared, p *Params) (*Result, error) {
 	tr := e.startTrace(s, p, "Execute CQL3 prepared query", ps.Text)
-	start, text := time.Now(), ps.Text
-	res, err := e.execute(ctx, s, ps, p, tr)
+	start := time.Now()
+	res, err := e.execute(ctx, s, ps, p, tr, start)
 	for range maxReplans {
 		if !errors.Is(err, errStale) {
 			break
@@ -127,13 +132,12 @@ func (e *Engine) Execute(ctx context.Context, s *Session, ps *Prepared, p *Param
 		if ps, err = e.Lookup(ctx, s, ps.ID); err != nil {
 			break
 		}
-		res, err = e.execute(ctx, s, ps, p, tr)
+		res, err = e.execute(ctx, s, ps, p, tr, start)
 	}
-	e.logSlow(start, text)
 	return e.finish(s, tr, res, err)
 }
 
-func (e *Engine) execute(ctx context.Context, s *Session, ps *Prepared, p *Params, tr *Trace) (*Result, error) {
+func (e *Engine) execute(ctx context.Context, s *Session, ps *Prepared, p *Params, tr *Trace, start time.Time) (*Result, error) {
 	st := ps.plan
 	values, err := bindValues(st, p.Values, p.Names)
 	if err != nil {
@@ -142,17 +146,32 @@ func (e *Engine) execute(ctx context.Context, s *Session, ps *Prepared, p *Param
 	if len(values) != len(st.variables) {
 		return nil, invalidf("there were %d markers(?) in CQL but %d bound variables", len(st.variables), len(values))
 	}
-	res, err := e.run(ctx, s, st, p, values, tr)
+	x := e.begin(s, p, values, tr)
+	defer x.end()
+	x.start, x.text = start, ps.Text
+	res, err := x.run(ctx, st)
 	if err == nil && res.Kind == resultRows && st.fixedColumns {
 		res.MetadataID = ps.ResultMetadataID
 	}
 	return res, err
 }
 
-// run carries out a planned statement with its values in place.
-func (e *Engine) run(ctx context.Context, s *Session, st *planned, p *Params, values []value, tr *Trace) (*Result, error) {
-	x := e.begin(s, p, values, tr)
-	defer x.end()
+// run carries out a planned statement, notes it where it was slow, and gives
+// its warnings to the answer or to the error.
+func (x *execution) run(ctx context.Context, st *planned) (*Result, error) {
+	res, err := x.runPlan(ctx, st)
+	x.noteSlow(st, err)
+	if len(x.warnings) > 0 {
+		if err != nil {
+			return nil, withWarnings(err, x.warnings)
+		}
+		res.Warnings = append(res.Warnings, x.warnings...)
+	}
+	return res, err
+}
+
+func (x *execution) runPlan(ctx context.Context, st *planned) (*Result, error) {
+	e := x.e
 	if len(st.tables) > 0 {
 		defer leave(e.gate.enter(x.nowMicros))
 		if !st.holds(e.opts.Catalog.Snapshot()) {
@@ -162,14 +181,7 @@ func (e *Engine) run(ctx context.Context, s *Session, st *planned, p *Params, va
 	if err := st.authorize(x); err != nil {
 		return nil, err
 	}
-	res, err := st.run.run(ctx, x)
-	if err != nil {
-		return nil, err
-	}
-	if len(x.warnings) > 0 {
-		res.Warnings = append(res.Warnings, x.warnings...)
-	}
-	return res, nil
+	return st.run.run(ctx, x)
 }
 
 // finish ends a request: its trace is closed and its error made fit for the wire.
@@ -187,32 +199,17 @@ func (e *Engine) finish(s *Session, tr *Trace, res *Result, err error) (*Result,
 	}
 	if err != nil {
 		tr.Event("%s", err.Error())
+		err = withTrace(err, tr.id)
 	} else {
 		id := tr.id
 		res.TraceID = &id
 	}
 	e.tracer.finish(tr)
 	if err != nil {
-		return nil, wireError(err)
+		return nil, err
 	}
 	return res, nil
 }
-
-// logSlow writes the slow query log.
-func (e *Engine) logSlow(start time.Time, text string) {
-	limit := e.opts.Limits.SlowQueryMillis.Load()
-	if limit <= 0 {
-		return
-	}
-	if d := time.Since(start); d >= time.Duration(limit)*time.Millisecond {
-		if len(text) > slowTextBytes {
-			text = text[:slowTextBytes] + "…"
-		}
-		e.opts.Logger.Warn("slow query", "duration", d, "threshold_ms", limit, "query", text)
-	}
-}
-
-const slowTextBytes = 4096
 
 // now is the time of a request: seconds for expiry, and microseconds that no
 // other request got, for timestamps.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -321,25 +320,5 @@ func TestConditionBeatsFuture(t *testing.T) {
 	_, err := te.query("UPDATE t SET v = 2 WHERE k = 2 IF v = 1", one())
 	if err == nil {
 		t.Error("an update that cannot take effect was accepted")
-	}
-}
-
-func TestSlowQueryLog(t *testing.T) {
-	te := newTestEngine(t)
-	var buf bytes.Buffer
-	te.opts.Logger = slog.New(slog.NewTextHandler(&buf, nil))
-	te.exec(t, "CREATE TABLE t (k int PRIMARY KEY, v int)")
-	if buf.Len() > 0 {
-		t.Errorf("logged: %s", buf.String())
-	}
-	te.logSlow(te.started.AddDate(-20, 0, 0), "SELECT slow")
-	if !strings.Contains(buf.String(), "SELECT slow") {
-		t.Errorf("not logged: %q", buf.String())
-	}
-	buf.Reset()
-	te.Limits().SlowQueryMillis.Store(0)
-	te.logSlow(te.started.AddDate(-20, 0, 0), "SELECT slow")
-	if buf.Len() > 0 {
-		t.Errorf("logged though it is off: %s", buf.String())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
@@ -67,6 +68,29 @@ func wireError(err error) error {
 		return &cqlwire.Error{Code: cqlwire.ErrServer, Message: "request ended before it was done: " + err.Error()}
 	}
 	return &cqlwire.Error{Code: cqlwire.ErrServer, Message: err.Error()}
+}
+
+// withWarnings is err with a request's warnings, which a client gets with the error too.
+func withWarnings(err error, warnings []string) error {
+	we, ok := wireError(err).(*cqlwire.Error)
+	if !ok || errors.Is(err, errStale) {
+		return err
+	}
+	out := *we
+	out.Warnings = slices.Clone(warnings)
+	return &out
+}
+
+// withTrace is err with the id of the request's trace: in Cassandra a traced
+// request that failed has one like any other.
+func withTrace(err error, id schema.UUID) error {
+	we, ok := wireError(err).(*cqlwire.Error)
+	if !ok {
+		return err
+	}
+	out := *we
+	out.TraceID = (*[16]byte)(&id)
+	return &out
 }
 
 // writeTimeout is what a write becomes that met its deadline.

@@ -84,6 +84,7 @@ func (r *casRequest) run(ctx context.Context) (*Result, error) {
 	var stats store.ReadStats
 	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats, TrackNewest: true})
 	res, err := r.decide(ctx, l, view, &stats)
+	r.x.reads.Add(&stats)
 	if cerr := view.Close(); err == nil && cerr != nil {
 		return nil, wireError(cerr)
 	}

@@ -1,11 +1,14 @@
 package exec
 
 import (
+	"time"
+
 	"varve/internal/cql"
 	"varve/internal/cqlfunc"
 	"varve/internal/cqltype"
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
+	"varve/internal/store"
 )
 
 // planner turns one parsed statement into a plan against one snapshot.
@@ -38,6 +41,9 @@ type execution struct {
 	trace     *Trace // nil when not traced
 	warnings  []string
 	json      map[string]value // INSERT JSON's values by column
+	start     time.Time        // of the request, for the slow log
+	text      string           // of the statement; "": a batch of the protocol
+	reads     store.ReadStats  // what its reads met, for the slow log
 }
 
 // term is a planned expression without columns: what may stand in VALUES,

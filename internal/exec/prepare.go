@@ -171,7 +171,7 @@ func (e *Engine) prepare(s *Session, snap *schema.Snapshot, text, keyspace strin
 	ps := &Prepared{
 		ID: idOf(keyspace, text), Text: text, Keyspace: keyspace,
 		Variables: st.variables, PartitionKeyIdx: st.pkIndexes,
-		ResultColumns: st.columns, ResultMetadataID: metadata[:],
+		ResultColumns: st.columns, ResultMetadataID: metadata[:], Warnings: st.warnings,
 	}
 	ps.plan = st
 	ps.bytes = statementBytes(ps)

@@ -124,6 +124,7 @@ func checkRead(cl cqlwire.Consistency) error {
 func (r *selectRun) free() {
 	if r.view != nil {
 		r.stats.Add(&r.total) // the store keeps a table's figures by whole reads
+		r.x.reads.Add(&r.stats)
 		// The read is over, and its own error has been seen.
 		_ = r.view.Close()
 	}

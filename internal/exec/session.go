@@ -70,6 +70,8 @@ type Prepared struct {
 	PartitionKeyIdx  []int // indexes of Variables that make up the partition key; empty when they do not cover it
 	ResultColumns    []cqlwire.ColumnSpec
 	ResultMetadataID []byte
+	// Warnings are sent with the answer to PREPARE.
+	Warnings []string
 	// ColumnsChanged: the statement was prepared before with other columns.
 	// A client before version 5 may still take its results for those, because
 	// another client's PREPARE made the id valid again.

@@ -16,6 +16,7 @@ var viewsVirtualTables = []VirtualTable{
 	{Keyspace: "system_views", Name: "caches", Rows: cacheRows},
 	{Keyspace: "system_views", Name: "disk_usage", Rows: diskUsageRows},
 	{Keyspace: "varve", Name: "dead_spans", Rows: deadSpanRows},
+	{Keyspace: "varve", Name: "slow_queries", Rows: slowQueryRows},
 }
 
 func settingRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {

@@ -137,7 +137,7 @@ func (c *Catalog) digest(r Record) {
 // that it is the same after a restart and differs after each change.
 func (c *Catalog) version() UUID {
 	h := md5.New()
-	h.Write([]byte(systemSource))
+	h.Write([]byte(systemSource + diagnosisSource))
 	for _, key := range slices.Sorted(maps.Keys(c.digests)) {
 		sum := c.digests[key]
 		h.Write([]byte(key))

@@ -18,6 +18,11 @@ import (
 //go:embed system.cql
 var systemSource string
 
+// diagnosisSource defines those of the system tables that tell what the server found.
+//
+//go:embed diagnosis.cql
+var diagnosisSource string
+
 // Physical ids of the system tables that are stored. They are part of the
 // stored form and must never change.
 const (
@@ -54,7 +59,7 @@ var systemTables = sync.OnceValues(func() ([]*Table, error) {
 		copied: map[string]bool{}, dirty: map[string]bool{}, now: time.Unix(0, 0),
 	}
 	var tables []*Table
-	for _, text := range strings.SplitAfter(systemSource, ";\n") {
+	for _, text := range strings.SplitAfter(systemSource+diagnosisSource, ";\n") {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}

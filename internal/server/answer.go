@@ -191,6 +191,9 @@ func (c *conn) encodePlain(b []byte, a *answer, e *cqlwire.Error) (out []byte) {
 // appendResponse writes a whole frame.
 func appendResponse(b []byte, v cqlwire.Version, a *answer, e *cqlwire.Error) []byte {
 	var x cqlwire.Extras
+	if a.made != nil {
+		x.Warnings = a.made.Warnings
+	}
 	if a.res != nil {
 		x.Warnings = a.res.Warnings
 		x.TraceID = (*[16]byte)(a.res.TraceID)
@@ -201,6 +204,7 @@ func appendResponse(b []byte, v cqlwire.Version, a *answer, e *cqlwire.Error) []
 		if len(e.Warnings) > 0 {
 			x.Warnings = e.Warnings
 		}
+		x.TraceID = e.TraceID
 	}
 	start := len(b)
 	flags := x.Flags(v)
