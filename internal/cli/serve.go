@@ -170,11 +170,15 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 func serveAll(
 	ctx context.Context, log *slog.Logger, srv *server.Server, admin *console.Admin, doors *doors, ready func(),
 ) error {
+	socket, err := admin.ListenSocket(admin.Config.AdminSocket())
+	if err != nil {
+		return errors.Join(err, srv.Close(ctx))
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	if doors.http != nil {
 		g.Go(func() error { return doors.web.Serve(ctx, doors.http) })
 	}
-	g.Go(func() error { return admin.ServeSocket(ctx, admin.Config.AdminSocket()) })
+	g.Go(func() error { return admin.Serve(ctx, socket) })
 	srv.Serve()
 	g.Go(func() error {
 		reloadOnHangup(ctx, log, srv.ReloadTLS, doors.web.ReloadTLS)

@@ -152,16 +152,20 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// ServeSocket serves the administration on a Unix socket that only the owner
-// may use, until ctx ends.
-func (a *Admin) ServeSocket(ctx context.Context, path string) error {
+// ListenSocket opens the Unix socket at path, in place of one that a killed server left.
+func (a *Admin) ListenSocket(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove old admin socket: %w", err)
+		return nil, fmt.Errorf("remove old admin socket: %w", err)
 	}
 	l, err := listenPrivate(path)
 	if err != nil {
-		return fmt.Errorf("open admin socket: %w", err)
+		return nil, fmt.Errorf("open admin socket: %w", err)
 	}
+	return l, nil
+}
+
+// Serve answers on the socket until ctx ends.
+func (a *Admin) Serve(ctx context.Context, l net.Listener) error {
 	return serve(ctx, l, a.Handler(), nil)
 }
 

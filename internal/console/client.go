@@ -21,7 +21,12 @@ type Client struct {
 // NewClient returns a client for the socket at path.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", path)
+		name, done, err := shortened(path)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return new(net.Dialer).DialContext(ctx, "unix", name)
 	}
 	return &Client{socket: path, http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }

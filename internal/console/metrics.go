@@ -1,8 +1,6 @@
 package console
 
 import (
-	"sort"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"varve/internal/server"
@@ -26,15 +24,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	send(prometheus.GaugeValue, "build_info", "The running version.", 1, "version", m.w.Version)
 	m.server(send, ch)
-	engine := m.w.Store.Metrics()
-	names := make([]string, 0, len(engine))
-	for name := range engine {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		send(prometheus.UntypedValue, "store_"+name, "A figure of the storage engine.", engine[name])
-	}
+	m.store(ch)
 }
 
 func (m *metrics) server(send func(prometheus.ValueType, string, string, float64, ...string), ch chan<- prometheus.Metric) {
@@ -64,18 +54,28 @@ func (m *metrics) server(send func(prometheus.ValueType, string, string, float64
 	}
 	for k := range server.NumKinds {
 		km := &s.Kinds[k]
-		sum, counts := km.Latency.Snapshot()
-		// One Prometheus bucket for four of the server's: a factor of two is enough to see.
-		buckets, total := map[float64]uint64{}, uint64(0)
-		for i, n := range counts {
-			total += uint64(n)
-			if i%4 == 0 && server.BucketBound(i) > 0 {
-				buckets[server.BucketBound(i).Seconds()] = total
-			}
-		}
+		h, total := histogram("varve_request_seconds", "Time from a request's last byte to its answer, by kind.", "kind", k.String(), &km.Latency)
 		send(prometheus.CounterValue, "requests_total", "Requests by kind.", float64(total), "kind", k.String())
 		send(prometheus.CounterValue, "request_errors_total", "Requests answered with an error, by kind.", float64(km.Errors.Load()), "kind", k.String())
-		ch <- prometheus.MustNewConstHistogram(prometheus.NewDesc("varve_request_seconds",
-			"Time from a request's last byte to its answer, by kind.", []string{"kind"}, nil), total, sum.Seconds(), buckets, k.String())
+		ch <- h
 	}
+	for st := range server.NumStatements {
+		h, _ := histogram("varve_statement_seconds",
+			"Time from a request's last byte to its answer, by what the statement does.", "statement", st.String(), &s.Statements[st])
+		ch <- h
+	}
+}
+
+// histogram shows one of the server's, and how many requests it counts.
+func histogram(name, help, label, value string, h *server.Histogram) (prometheus.Metric, uint64) {
+	sum, counts := h.Snapshot()
+	// One Prometheus bucket for four of the server's: a factor of two is enough to see.
+	buckets, total := map[float64]uint64{}, uint64(0)
+	for i, n := range counts {
+		total += uint64(n)
+		if i%4 == 0 && server.BucketBound(i) > 0 {
+			buckets[server.BucketBound(i).Seconds()] = total
+		}
+	}
+	return prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, []string{label}, nil), total, sum.Seconds(), buckets, value), total
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,7 +16,12 @@ func listenPrivate(path string) (net.Listener, error) {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	made := filepath.Join(tmp, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	name, done, err := shortened(made)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -29,6 +35,28 @@ func listenPrivate(path string) (net.Listener, error) {
 		return nil, err
 	}
 	return &unlinkingListener{Listener: l, path: path}, nil
+}
+
+// maxSocketPath is how long a Unix socket's path may be, with the 0 at its end:
+// 108 on Linux, 104 elsewhere.
+const maxSocketPath = 104
+
+// shortened returns a name for a socket's path that is short enough, valid
+// until done is called: through its directory, opened, where it is too long.
+func shortened(path string) (name string, done func(), err error) {
+	if len(path) < maxSocketPath {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	name = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
+	if _, err := os.Stat(filepath.Dir(name)); err != nil {
+		_ = dir.Close()
+		return "", nil, fmt.Errorf("the path %s is longer than a socket's may be (%d bytes)", path, maxSocketPath-1)
+	}
+	return name, func() { _ = dir.Close() }, nil
 }
 
 type unlinkingListener struct {

@@ -27,6 +27,7 @@ const minCompressBody = 512
 type answer struct {
 	stream        int16
 	kind          Kind
+	statement     StatementKind // NumStatements: none
 	noMetadata    bool
 	start         int64
 	newMetadataID []byte
@@ -36,7 +37,10 @@ type answer struct {
 
 // answerTo decides how a result is shown.
 func (c *conn) answerTo(q *request, res *exec.Result) answer {
-	a := answer{stream: q.header.Stream, kind: q.kind, start: q.start, res: res, made: q.made}
+	a := answer{stream: q.header.Stream, kind: q.kind, statement: NumStatements, start: q.start, res: res, made: q.made}
+	if k, ok := q.statement(); ok {
+		a.statement = k
+	}
 	if res == nil || res.Kind != cqlwire.ResultRows {
 		return a
 	}
@@ -103,7 +107,11 @@ func (c *conn) finish(q *request, res *exec.Result, err error) {
 // send queues a response and returns how many bytes are queued.
 func (c *conn) send(a answer, err error) int {
 	m := &c.srv.Metrics.Kinds[a.kind]
-	m.Latency.Observe(time.Duration(c.srv.now() - a.start))
+	took := time.Duration(c.srv.now() - a.start)
+	m.Latency.Observe(took)
+	if a.statement < NumStatements {
+		c.srv.Metrics.Statements[a.statement].Observe(took)
+	}
 	var e *cqlwire.Error
 	if err != nil {
 		m.Errors.Add(1)

@@ -44,6 +44,8 @@ type Metrics struct {
 	SlowClients        atomic.Int64 // connections closed because responses were not taken
 
 	Kinds [NumKinds]KindMetrics
+	// Statements are the latencies of QUERY, EXECUTE and BATCH, as in KindMetrics.
+	Statements [NumStatements]Histogram
 }
 
 // KindMetrics count the requests of one kind.

@@ -38,6 +38,7 @@ func (s *Store) Metrics() map[string]float64 {
 			out["feed_bytes"] += float64(tbl.parts[i].feed.held.Load())
 		}
 	}
+	s.readTotals.show(out)
 	out["reclaim_seconds_total"] = float64(c.reclaimNanos.Load()) / 1e9
 	for _, sh := range s.shards {
 		places, rows := sh.debts.show()

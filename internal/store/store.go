@@ -51,8 +51,9 @@ type Store struct {
 	work   workQueue
 	passMu sync.Mutex // one pass of the background, or of Compact, at a time
 	// reclaimMu is held by whoever returns space; taken before passMu.
-	reclaimMu sync.Mutex
-	metrics   storeCounters
+	reclaimMu  sync.Mutex
+	metrics    storeCounters
+	readTotals readTotals
 }
 
 // Open opens or creates a store. A directory that is missing, swapped or of

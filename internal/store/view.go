@@ -122,6 +122,7 @@ func (v *View) Close() error {
 	}
 	if v.tbl != nil {
 		v.tbl.stats.read(time.Since(v.start), v.o.Stats)
+		v.s.readTotals.add(v.o.Stats)
 	}
 	v.s.reads.Add(-1)
 	v.s, v.o, v.tbl = nil, ReadOptions{}, nil

@@ -55,6 +55,7 @@ func TestMetricsAndHealth(t *testing.T) {
 			t.Errorf("%s: %s %v, %q not in\n%s", path, resp.Status, err, want, body)
 		}
 	}
+	checkExposition(t, "http://"+s.http+"/metrics")
 	for _, path := range []string{"/v1/info", "/v1/flush", "/debug/pprof/"} {
 		resp, err := http.Get("http://" + s.http + path)
 		if err != nil {
@@ -63,6 +64,45 @@ func TestMetricsAndHealth(t *testing.T) {
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s is served on the open port: %s", path, resp.Status)
+		}
+	}
+}
+
+// checkExposition wants every metric explained, and of the type that its name says.
+func checkExposition(t *testing.T, url string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"varve_store_tombstones_walked_total ", "varve_store_tombstones_jumped_total ", "varve_store_compactions_total ",
+		"varve_store_journal_sync_seconds_count ", "varve_connections ", `varve_request_seconds_count{kind="query"}`,
+		`varve_statement_seconds_count{statement="select"}`,
+	} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	help := map[string]string{}
+	for line := range strings.Lines(string(body)) {
+		f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		switch {
+		case f[0] != "#" || len(f) < 3 || !strings.HasPrefix(f[2], "varve_"):
+		case f[1] == "HELP" && len(f) == 4:
+			help[f[2]] = f[3]
+		case f[1] == "TYPE":
+			if help[f[2]] == "" {
+				t.Errorf("%s is not explained", f[2])
+			}
+			if counter := strings.HasSuffix(f[2], "_total"); counter != (f[3] == "counter") || f[3] == "untyped" {
+				t.Errorf("%s is a %s", f[2], f[3])
+			}
 		}
 	}
 }
