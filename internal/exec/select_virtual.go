@@ -7,6 +7,7 @@ import (
 
 	"varve/internal/cqltype"
 	"varve/internal/schema"
+	"varve/internal/store"
 )
 
 // virtualRow is a row of a virtual table with its place in token order.
@@ -19,15 +20,10 @@ type virtualRow struct {
 // put in the order that stored ones would have, and all restrictions are
 // checked on each.
 func (r *selectRun) readVirtual(ctx context.Context) error {
-	sp, c := r.plan, &r.ctx
-	if sp.virtual.Scan != nil {
+	if r.plan.virtual.Scan != nil {
 		return r.scanVirtual(ctx)
 	}
-	all, err := sp.virtual.Rows(ctx, r.x.e, r.x.s)
-	if err != nil {
-		return err
-	}
-	w := sp.where
+	w := r.plan.where
 	var restrictions []*restriction
 	for _, rs := range [...][]*restriction{w.partition, w.clustering, w.other} {
 		for _, f := range rs {
@@ -47,37 +43,68 @@ func (r *selectRun) readVirtual(ctx context.Context) error {
 		}
 		return err
 	}
-	rows, err := r.sortVirtual(all)
+	u := virtualRead{r: r, tr: tr, filters: filters}
+	if r.plan.virtual.Parts != nil {
+		err = r.eachPart(ctx, &tr, u.take)
+	} else {
+		err = u.takeAll(ctx)
+	}
+	switch err {
+	case nil:
+		return r.closeGroups()
+	case errFull:
+		return nil
+	}
+	return err
+}
+
+// virtualRead takes a virtual table's rows in, in the order of the read.
+type virtualRead struct {
+	r       *selectRun
+	tr      store.TokenRange
+	filters []boundFilter
+	prev    [][]byte // the partition of the row before
+}
+
+func (u *virtualRead) takeAll(ctx context.Context) error {
+	all, err := u.r.plan.virtual.Rows(ctx, u.r.x.e, u.r.x.s)
 	if err != nil {
 		return err
 	}
-	var prev [][]byte
-	npk := len(sp.table.PartitionKey)
+	rows, err := u.r.sortVirtual(all)
+	if err != nil {
+		return err
+	}
+	return u.take(rows)
+}
+
+// take takes rows in; errFull says that the read has enough.
+func (u *virtualRead) take(rows []virtualRow) error {
+	r, c := u.r, &u.r.ctx
+	npk := len(r.plan.table.PartitionKey)
 	for i := range rows {
 		c.virt = rows[i].vals
 		c.key = c.virt[:npk:npk]
-		if !inRange(&tr, rows[i].token) || r.beforePage(&rows[i]) || !passes(c, filters) {
+		if !inRange(&u.tr, rows[i].token) || r.beforePage(&rows[i]) || !passes(c, u.filters) {
 			continue
 		}
-		if fresh := !sameComponents(prev, c.key); fresh {
+		if fresh := !sameComponents(u.prev, c.key); fresh {
 			r.perLeft = r.perLimit
 			if s := r.resume; s != nil && s.perPartition >= 0 && sameComponents(c.key, s.key) {
 				r.perLeft = min(r.perLimit, s.perPartition)
 			}
-		} else if sp.distinct {
+		} else if r.plan.distinct {
 			continue
 		}
-		prev = c.key
+		u.prev = c.key
 		if r.perLeft <= 0 && !r.group.open {
 			continue
 		}
-		if err := r.take(); err == errFull {
-			return nil
-		} else if err != nil {
+		if err := r.take(); err != nil {
 			return err
 		}
 	}
-	return r.closeGroups()
+	return nil
 }
 
 // bindVirtual is bindFilters with the messages that key columns have.

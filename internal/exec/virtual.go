@@ -21,6 +21,8 @@ type VirtualTable struct {
 	// form, nil null; multi-cell columns as a whole collection value). The
 	// executor sorts, restricts, and pages them as it does stored rows.
 	Rows func(ctx context.Context, e *Engine, s *Session) ([][][]byte, error)
+	// Parts, where set, takes the place of Rows.
+	Parts *virtualParts
 	// Scan, where set, takes the place of Rows: it emits the rows of one
 	// partition in order, from where they are asked for, until emit fails.
 	Scan func(ctx context.Context, scan *virtualScan, emit func(row [][]byte) error) error

@@ -20,8 +20,8 @@ const (
 
 var systemVirtualTables = []VirtualTable{
 	{Keyspace: "system", Name: "local", Rows: localRows},
-	{Keyspace: "system", Name: "size_estimates", Rows: sizeEstimates},
-	{Keyspace: "system", Name: "table_estimates", Rows: tableEstimates},
+	{Keyspace: "system", Name: "size_estimates", Parts: &virtualParts{perTable: true, keep: userTable, rows: sizeEstimates}},
+	{Keyspace: "system", Name: "table_estimates", Parts: &virtualParts{perTable: true, keep: userTable, rows: tableEstimates}},
 	{Keyspace: "system", Name: "IndexInfo", Rows: indexInfoRows},
 	{Keyspace: "system", Name: "prepared_statements", Rows: preparedRows},
 }
@@ -81,42 +81,34 @@ func estimateRanges(tokens []int64) (ranges [][2]int64, share []float64) {
 	return ranges, share
 }
 
-func eachEstimate(e *Engine, f func(t *schema.Table, r [2]int64, meanSize, partitions int64)) error {
+func userTable(_ *schema.Keyspace, t *schema.Table) bool { return !t.Virtual && !t.System }
+
+func eachEstimate(e *Engine, t *schema.Table, f func(r [2]int64, meanSize, partitions int64)) error {
+	st, err := e.opts.Store.TableStats(t)
+	if err != nil {
+		return err
+	}
+	mean := int64(0)
+	if st.Partitions > 0 {
+		mean = st.TotalBytes / st.Partitions
+	}
 	ranges, share := estimateRanges(e.opts.Node.Tokens)
-	for _, k := range sortedKeyspaces(e.opts.Catalog.Snapshot()) {
-		for _, t := range sortedTables(k) {
-			if t.Virtual || t.System {
-				continue
-			}
-			st, err := e.opts.Store.TableStats(t)
-			if err != nil {
-				return err
-			}
-			mean := int64(0)
-			if st.Partitions > 0 {
-				mean = st.TotalBytes / st.Partitions
-			}
-			for i, r := range ranges {
-				f(t, r, mean, int64(float64(st.Partitions)*share[i]))
-			}
-		}
+	for i, r := range ranges {
+		f(r, mean, int64(float64(st.Partitions)*share[i]))
 	}
 	return nil
 }
 
-func sizeEstimates(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
-	v := newVirtualRows(e.opts.Catalog.Snapshot(), "system", "size_estimates")
-	err := eachEstimate(e, func(t *schema.Table, r [2]int64, mean, partitions int64) {
+func sizeEstimates(_ context.Context, e *Engine, v *virtualRows, _ *schema.Keyspace, t *schema.Table) error {
+	return eachEstimate(e, t, func(r [2]int64, mean, partitions int64) {
 		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
 			text("range_start", strconv.FormatInt(r[0], 10)).text("range_end", strconv.FormatInt(r[1], 10)).
 			bigint("mean_partition_size", mean).bigint("partitions_count", partitions)
 	})
-	return v.rows, err
 }
 
-func tableEstimates(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
-	v := newVirtualRows(e.opts.Catalog.Snapshot(), "system", "table_estimates")
-	err := eachEstimate(e, func(t *schema.Table, r [2]int64, mean, partitions int64) {
+func tableEstimates(_ context.Context, e *Engine, v *virtualRows, _ *schema.Keyspace, t *schema.Table) error {
+	return eachEstimate(e, t, func(r [2]int64, mean, partitions int64) {
 		// One node is primary for the whole ring, so both kinds are alike.
 		for _, kind := range []string{"local_primary", "primary"} {
 			v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).text("range_type", kind).
@@ -124,7 +116,6 @@ func tableEstimates(_ context.Context, e *Engine, _ *Session) ([][][]byte, error
 				bigint("mean_partition_size", mean).bigint("partitions_count", partitions)
 		}
 	})
-	return v.rows, err
 }
 
 // indexInfoRows lists built indexes; table_name holds the keyspace, as in Cassandra.

@@ -14,8 +14,8 @@ var viewsVirtualTables = []VirtualTable{
 	{Keyspace: "system_views", Name: "system_properties", Rows: propertyRows},
 	{Keyspace: "system_views", Name: "clients", Rows: clientRows},
 	{Keyspace: "system_views", Name: "caches", Rows: cacheRows},
-	{Keyspace: "system_views", Name: "disk_usage", Rows: diskUsageRows},
-	{Keyspace: "varve", Name: "dead_spans", Rows: deadSpanRows},
+	{Keyspace: "system_views", Name: "disk_usage", Parts: &virtualParts{perTable: true, keep: storedTable, rows: diskUsageRow}},
+	{Keyspace: "varve", Name: "dead_spans", Parts: &virtualParts{perTable: true, keep: storedTable, rows: deadSpanRows}},
 	{Keyspace: "varve", Name: "slow_queries", Rows: slowQueryRows},
 }
 
@@ -85,19 +85,14 @@ func cacheRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
 	return v.rows, nil
 }
 
-func diskUsageRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
-	snap := e.opts.Catalog.Snapshot()
-	v := newVirtualRows(snap, "system_views", "disk_usage")
-	err := eachStored(snap, func(t *schema.Table) error {
-		st, err := e.opts.Store.TableStats(t)
-		if err != nil {
-			return err
-		}
-		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
-			bigint("mebibytes", (st.TotalBytes+(1<<20)-1)>>20)
-		return nil
-	})
-	return v.rows, err
+func diskUsageRow(_ context.Context, e *Engine, v *virtualRows, _ *schema.Keyspace, t *schema.Table) error {
+	st, err := e.opts.Store.TableStats(t)
+	if err != nil {
+		return err
+	}
+	v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
+		bigint("mebibytes", (st.TotalBytes+(1<<20)-1)>>20)
+	return nil
 }
 
 func eachStored(snap *schema.Snapshot, f func(*schema.Table) error) error {
@@ -117,32 +112,27 @@ func eachStored(snap *schema.Snapshot, f func(*schema.Table) error) error {
 // maxSpansShown bounds the rows of varve.dead_spans for one table.
 const maxSpansShown = 100_000
 
-func deadSpanRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
-	snap := e.opts.Catalog.Snapshot()
-	v := newVirtualRows(snap, "varve", "dead_spans")
-	err := eachStored(snap, func(t *schema.Table) error {
-		spans, err := e.opts.Store.Spans(t, nil, maxSpansShown)
+func deadSpanRows(_ context.Context, e *Engine, v *virtualRows, _ *schema.Keyspace, t *schema.Table) error {
+	spans, err := e.opts.Store.Spans(t, nil, maxSpansShown)
+	if err != nil {
+		return err
+	}
+	for i := range spans {
+		sp := &spans[i]
+		key, err := sp.Key.Components(t)
 		if err != nil {
 			return err
 		}
-		for i := range spans {
-			sp := &spans[i]
-			key, err := sp.Key.Components(t)
-			if err != nil {
-				return err
-			}
-			v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
-				text("partition_key", literalsText(t.PartitionKey, key)).
-				text("start", literalsText(t.Clustering, sp.Start)).text("end", literalsText(t.Clustering, sp.End)).
-				bigint("rows", sp.Rows).boolean("estimated", sp.EstimatedRowCount).
-				set("newest_deletion", timestampValue(sp.NewestDeletion*1000))
-			if sp.LatestExpiry > 0 {
-				v.set("latest_expiry", timestampValue(sp.LatestExpiry*1000))
-			}
+		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
+			text("partition_key", literalsText(t.PartitionKey, key)).
+			text("start", literalsText(t.Clustering, sp.Start)).text("end", literalsText(t.Clustering, sp.End)).
+			bigint("rows", sp.Rows).boolean("estimated", sp.EstimatedRowCount).
+			set("newest_deletion", timestampValue(sp.NewestDeletion*1000))
+		if sp.LatestExpiry > 0 {
+			v.set("latest_expiry", timestampValue(sp.LatestExpiry*1000))
 		}
-		return nil
-	})
-	return v.rows, err
+	}
+	return nil
 }
 
 // literalsText writes key values as CQL, one alone or several in parentheses.
