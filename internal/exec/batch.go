@@ -266,6 +266,9 @@ func (r *batchRun) runReading(ctx context.Context) (*Result, error) {
 	var keys []store.Key
 	for i := range r.stmts {
 		s := &r.stmts[i]
+		if err := r.x.e.opts.Store.CheckFence(s.m.t, r.x.p.Move); err != nil {
+			return nil, wireError(err)
+		}
 		k, err := s.m.targetKeys(&mutation{x: s.x, m: s.m})
 		if err != nil {
 			return nil, err

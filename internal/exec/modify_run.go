@@ -124,6 +124,9 @@ func (m *modifyPlan) targetKeys(mu *mutation) ([]store.Key, error) {
 // runReading carries out operations that must see the row before they change
 // it, with the partitions held.
 func (m *modifyPlan) runReading(ctx context.Context, x *execution) (*Result, error) {
+	if err := x.e.opts.Store.CheckFence(m.t, x.p.Move); err != nil {
+		return nil, wireError(err) // before anything is told of the row
+	}
 	mu := &mutation{x: x, m: m}
 	keys, err := m.targetKeys(mu)
 	if err != nil {

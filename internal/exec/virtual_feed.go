@@ -399,7 +399,8 @@ func (c *virtualChange) writable(t string, names ...string) error {
 }
 
 func changeFeedConsumer(_ context.Context, x *execution, c *virtualChange) error {
-	t, err := x.e.tableOfRow(x.s, c.key["keyspace_name"], c.key["table_name"], "SELECT")
+	// MODIFY: a consumer that stands still stops the table's writers in the end.
+	t, err := x.e.tableOfRow(x.s, c.key["keyspace_name"], c.key["table_name"], "SELECT", "MODIFY")
 	if err != nil {
 		return err
 	}

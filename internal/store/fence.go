@@ -169,7 +169,10 @@ func (s *Store) CheckFence(t *schema.Table, origin string) error {
 		return nil
 	}
 	if f := s.tableFor(t).fence.Load(); f != nil {
-		return f.check(origin, s.opts.Clock)
+		if err := f.check(origin, s.opts.Clock); err != nil {
+			s.metrics.fenceRefusals.Add(1)
+			return err
+		}
 	}
 	return nil
 }
