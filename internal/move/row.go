@@ -150,3 +150,16 @@ func (r Row) Clone() Row {
 	}
 	return out
 }
+
+// Clone copies e and everything that it points to.
+func (e *Event) Clone() *Event {
+	out := *e
+	out.Old, out.New = e.Old.Clone(), e.New.Clone()
+	out.Unchanged = append([]int(nil), e.Unchanged...)
+	if e.Span != nil {
+		s := *e.Span
+		s.Prefix, s.From, s.To = s.Prefix.Clone(), bytes.Clone(s.From), bytes.Clone(s.To)
+		out.Span = &s
+	}
+	return &out
+}

@@ -188,8 +188,8 @@ type Rule struct {
 	Table int
 	// Unique are columns (positions in Table.Columns) that together are unique.
 	Unique []int
-	// Check is an expression that must not be false, see Expr.
-	Check string
+	// Check is a condition that must not be false for a row, nil for none.
+	Check *Expr
 }
 
 // CanaryTable is Event.Table for the canary: rows of (stream text, n int8),

@@ -57,7 +57,10 @@ type Record struct {
 	ReadPercent int
 	// Shadow says that app nodes send reads to the other side too and compare.
 	Shadow bool
-	Paused bool
+	// ShadowSince is the generation of the transition that turned Shadow on: the
+	// Epoch of the nodes' counts.
+	ShadowSince int64
+	Paused      bool
 	// File is the move file as it was at start. It has no passwords.
 	File    []byte
 	Budgets []Budget
