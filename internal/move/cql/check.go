@@ -22,19 +22,16 @@ func (s *Side) Check(ctx context.Context, part move.Part) ([]move.Finding, error
 	if part != move.Target {
 		return nil, errors.New("a CQL store as origin is not supported: moves begin in PostgreSQL")
 	}
-	var findings []move.Finding
-	var keyspace string
-	err := s.session.Query(`SELECT keyspace_name FROM system_virtual_schema.tables WHERE keyspace_name = 'varve' AND table_name = 'fences'`).
-		ScanContext(ctx, &keyspace)
-	if isNotFound(err) {
+	iter := s.session.Query(`SELECT generation FROM varve.fences`).IterContext(ctx)
+	if err := iter.Close(); refused(err) {
 		return []move.Finding{{
 			Stops: true, Object: s.name,
 			What: "this CQL store has no fence and no change feed (varve.fences, varve.changes), so a move could not cut over to it safely, or back",
 		}}, nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, fmt.Errorf("look for the fence of %s: %w", s.name, err)
 	}
+	var findings []move.Finding
 	for i, t := range s.tables {
 		rows, err := s.Read(ctx, i, move.Range{}, 1)
 		if err != nil {

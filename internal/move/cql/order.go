@@ -159,3 +159,10 @@ func (t *table) within(p *partitions, r move.Range) []move.Row {
 	}
 	return p.keys[low:high]
 }
+
+// relist makes the next list a new one.
+func (s *Side) relist(table int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parts, table)
+}

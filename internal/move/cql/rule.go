@@ -20,6 +20,7 @@ func (s *Side) CheckRule(ctx context.Context, rule *move.Rule, limit int) ([]mov
 // unique. The first pass keeps a hash of each row, the second looks only at
 // rows whose hash came twice.
 func (s *Side) duplicates(ctx context.Context, rule *move.Rule, limit int) ([]move.Row, error) {
+	s.relist(rule.Table)
 	var hashes []uint64
 	err := s.scan(ctx, rule.Table, move.Range{}, listAgeRead, 0, func(rows []move.Row) bool {
 		for _, row := range rows {
