@@ -132,7 +132,7 @@ func TestPurgeRow(t *testing.T) {
 		gc := rapid.Int64Range(0, 4).Draw(t, "gc")
 		now := gc + rapid.Int64Range(0, 2).Draw(t, "later")
 		var left tombs
-		out, what := purgeRow(nil, v, del, gc, &left)
+		out, what := purgeRow(nil, v, del, gc, noDeletion, &left)
 		before, _ := fateOf(v, del, now)
 		switch what {
 		case purgedNothing:
@@ -150,7 +150,7 @@ func TestPurgeRow(t *testing.T) {
 		if before.live != after.live {
 			t.Fatalf("%x purged to %x: live %v, was %v", v, out, after.live, before.live)
 		}
-		if _, again := purgeRow(nil, out, del, gc, &left); again != purgedNothing {
+		if _, again := purgeRow(nil, out, del, gc, noDeletion, &left); again != purgedNothing {
 			t.Fatalf("%x purged to %x is not done", v, out)
 		}
 	})
@@ -166,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 		wellFormed(b)
 		opaqueParts(b)
 		fateOf(b, 3, 5)
-		purgeRow(nil, b, 3, 5, &left)
+		purgeRow(nil, b, 3, 5, 9, &left)
 		_, _, _ = decodeChunk(nil, b)
 		decodeSpan(append(make([]byte, 13), b...), b)
 		_, _ = addCounters(b, b, 3, 4)

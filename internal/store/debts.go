@@ -172,12 +172,12 @@ func (b *debtBook) take(now time.Time, all bool) []debt {
 	defer b.mu.Unlock()
 	b.settle()
 	b.forced = slices.DeleteFunc(b.forced, func(f forcedPlace) bool { return now.Sub(f.until) > 2*longestForced })
-	if !all && !slices.ContainsFunc(b.places, func(d debt) bool { return d.due(now) }) {
+	if !all && !b.anyDue(now) {
 		return nil
 	}
 	var out []debt
 	b.places = slices.DeleteFunc(b.places, func(d debt) bool {
-		if !all && !d.due(now) && (now.Sub(d.last) < debtQuiet || !d.grown()) {
+		if !all && !d.due(now) && !d.ripe(now) {
 			return false
 		}
 		out = append(out, d)
@@ -185,6 +185,25 @@ func (b *debtBook) take(now time.Time, all bool) []debt {
 	})
 	return out
 }
+
+// anyDue says whether it is time to look: for one debt, or for all that are left
+// alone together.
+func (b *debtBook) anyDue(now time.Time) bool {
+	rows := int64(0)
+	for i := range b.places {
+		d := &b.places[i]
+		if d.ripe(now) {
+			rows += d.rows
+		}
+		if rows >= fewDebtRows || d.due(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// ripe says that a debt is left alone and was not judged as it is.
+func (d *debt) ripe(now time.Time) bool { return now.Sub(d.last) >= debtQuiet && d.grown() }
 
 // giveBack returns debts that were taken and not paid.
 func (b *debtBook) giveBack(debts []debt) {

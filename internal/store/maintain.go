@@ -83,6 +83,9 @@ func (s *Store) DropPhys(ctx context.Context, id uint32) error {
 			s.opts.Logger.Warn("space of a dropped table is not returned yet", "phys", id, "err", err)
 		}
 	}
+	if err := s.forgetSweep(id); err != nil {
+		return fmt.Errorf("drop physical id %d: %w", id, err)
+	}
 	return s.failed()
 }
 

@@ -13,7 +13,19 @@ const (
 type tombs struct {
 	left     int64
 	earliest int64 // local deletion time of the oldest one
+	expiring int64 // expiry of the first cell that has a value to lose; 0: none
 }
+
+// expires takes in a cell whose value goes some time after it has expired.
+func (t *tombs) expires(ldt int64) {
+	if t.expiring == 0 || ldt < t.expiring {
+		t.expiring = ldt
+	}
+}
+
+// worthValue is how long a value must be for its cell to become a tombstone
+// before it is purged.
+const worthValue = 16
 
 func (t *tombs) keep(ldt int64) {
 	if t.left == 0 || ldt < t.earliest {
@@ -25,7 +37,9 @@ func (t *tombs) keep(ldt int64) {
 // purgeRow appends what must be kept of a row to dst. Parts go that the
 // partition's head covers (del; the head stays) and tombstones and expired
 // cells older than gcBefore, as in Cassandra: local deletion time < gcBefore.
-func purgeRow(dst, v []byte, del, gcBefore int64, left *tombs) ([]byte, purged) {
+// Cells that expired before the time expired lose their values: they become
+// tombstones, as they do in Cassandra's compactions.
+func purgeRow(dst, v []byte, del, gcBefore, expired int64, left *tombs) ([]byte, purged) {
 	var h rowHeader
 	rest, ok := decodeHeader(v, &h)
 	if !ok {
@@ -68,6 +82,15 @@ func purgeRow(dst, v []byte, del, gcBefore int64, left *tombs) ([]byte, purged) 
 				continue
 			}
 			kept = true
+			if c.flags&cellExpiring != 0 && len(c.value) >= worthValue {
+				if c.ldt < expired {
+					c.flags = c.flags&^cellExpiring | cellTomb
+					c.ttl, c.value = 0, nil
+					changed = true
+				} else {
+					left.expires(c.ldt)
+				}
+			}
 			if c.flags&(cellTomb|cellClear|cellExpiring) != 0 {
 				left.keep(c.ldt)
 			}

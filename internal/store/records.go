@@ -17,6 +17,7 @@ const (
 	metaLogged = 'b' // a logged batch that may not be applied everywhere
 	metaFeed   = 'c' // a table's change feed in this shard
 	metaFence  = 'f' // a table's fence
+	metaSweep  = 's' // when a table is to be swept
 )
 
 func metaKey(kind byte, key string) []byte {

@@ -42,7 +42,7 @@ const (
 	spanChunk = 128
 	// boundSlack is how far ahead a record's deletion time is moved, so that
 	// tombstones written into a span seldom write its record.
-	boundSlack = 3600
+	boundSlack = 60
 	maxDirty   = 4096
 )
 

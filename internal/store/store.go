@@ -212,7 +212,7 @@ func (s *Store) Close() error {
 	var err error
 	if !s.opts.ReadOnly && s.failed() == nil {
 		for _, sh := range s.shards {
-			err = errors.Join(err, sh.syncJournal())
+			err = errors.Join(err, sh.exactSpans(), sh.syncJournal())
 		}
 	}
 	return errors.Join(err, s.closeFiles())

@@ -18,45 +18,10 @@ const (
 	// sweepRows is how many rows a sweep looks at between two short waits.
 	sweepRows = 4096
 	sweepWait = 20 * time.Millisecond
-	// sweepPeriod is the least time between two sweeps of a table.
-	sweepPeriod = 10 * time.Minute
-	purgePeriod = time.Second
+	// purgeChanges is how many rows are changed while writers wait.
+	purgeChanges = 256
+	purgePeriod  = time.Second
 )
-
-// sweepLoop sweeps tables for scattered tombstones now and then.
-func (s *Store) sweepLoop(ctx context.Context) {
-	t := time.NewTicker(purgePeriod)
-	defer t.Stop()
-	next := map[uint32]time.Time{}
-	started := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if s.failed() != nil {
-			return
-		}
-		for _, def := range s.definitions() {
-			tbl := s.tableFor(def)
-			var err error
-			at, seen := next[def.PhysID]
-			if !seen {
-				at = started.Add(sweepPeriod)
-				next[def.PhysID] = at
-			}
-			if err == nil && s.opts.Tables != nil && time.Now().After(at) {
-				var wait time.Duration
-				wait, err = s.sweepInTime(ctx, tbl)
-				next[def.PhysID] = time.Now().Add(wait)
-			}
-			if err != nil && ctx.Err() == nil {
-				s.passFailed(err)
-			}
-		}
-	}
-}
 
 // definitions are the tables that are known.
 func (s *Store) definitions() []*schema.Table {
@@ -79,20 +44,6 @@ func (s *Store) gcBefore(tbl *table) int64 {
 		grace = int64(def.Options.GCGraceSeconds)
 	}
 	return s.opts.Clock().Unix() - grace
-}
-
-// sweepInTime sweeps a table and says when to look again: when the oldest
-// tombstone that it left may go, or one that was written since.
-func (s *Store) sweepInTime(ctx context.Context, tbl *table) (time.Duration, error) {
-	left, err := s.sweepTable(ctx, tbl, true)
-	if err != nil {
-		return sweepPeriod, err
-	}
-	wait := s.opts.Clock().Unix() - s.gcBefore(tbl)
-	if left.left > 0 {
-		wait = min(wait, left.earliest-s.gcBefore(tbl))
-	}
-	return max(sweepPeriod, min(time.Duration(wait)*time.Second, 24*time.Hour)), nil
 }
 
 // sweepTable purges everything in a table that may be purged, spans last.
@@ -151,36 +102,39 @@ func (sh *shard) sweepSome(tbl *table, cur, hi []byte, gcBefore int64, left *tom
 	sh.lock(&all)
 	in := m.begin(cur, hi)
 	sh.unlock(&all)
-	done := false
-	defer func() {
-		if !done {
-			m.finish(in)
-		}
-	}()
+	defer m.finish(in)
 	sc, err := sh.newScan(tbl, cur, hi)
 	if err != nil {
 		return nil, err
 	}
-	changes, next, err := sc.purgeable(gcBefore, true, left)
+	changes, next, err := sc.purgeable(gcBefore, sh.s.expiredBefore(), true, left)
 	if err = errors.Join(err, sc.close()); err != nil {
 		return nil, err
 	}
-	if len(changes) == 0 {
-		return next, nil
+	for len(changes) > 0 {
+		n := min(len(changes), purgeChanges)
+		if ok, err := sh.applySome(m, in, &all, changes[:n]); err != nil || !ok {
+			return next, err // the next sweep comes by again
+		}
+		changes = changes[n:]
 	}
-	sh.lock(&all)
-	defer sh.unlock(&all)
-	m.finish(in)
-	done = true
-	dirty, ok := in.all()
+	return next, nil
+}
+
+// applySome writes some of a sweep's changes; ok is false when too much was
+// written meanwhile to tell which of them still hold.
+func (sh *shard) applySome(m *spanMap, in *intent, set *stripeSet, changes []change) (ok bool, err error) {
+	sh.lock(set)
+	defer sh.unlock(set)
+	dirty, ok := m.writtenIn(in)
 	if !ok {
-		return next, nil // the next sweep comes by again
+		return false, nil
 	}
-	return next, sh.applyChanges(changes, dirty)
+	return true, sh.applyChanges(changes, dirty)
 }
 
 // purgeable gathers the changes of some thousand rows.
-func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (changes []change, next []byte, err error) {
+func (sc *deadScan) purgeable(gcBefore, expired int64, skipSpans bool, left *tombs) (changes []change, next []byte, err error) {
 	valid := sc.it.First()
 	for n := 0; valid; n++ {
 		key := sc.it.Key()
@@ -188,7 +142,11 @@ func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (chan
 			return changes, slices.Clone(key), nil
 		}
 		if skipSpans {
-			if x := sc.spanAt(key); x != nil {
+			// Rows dead by TTL may have values to lose.
+			if x := sc.spanAt(key); x != nil && (x.expiry == 0 || x.expiry >= expired) {
+				if x.expiry != 0 {
+					left.expires(x.expiry)
+				}
 				valid = sc.it.SeekGE([]byte(x.hi))
 				continue
 			}
@@ -201,7 +159,7 @@ func (sc *deadScan) purgeable(gcBefore int64, skipSpans bool, left *tombs) (chan
 		if err != nil {
 			return nil, nil, err
 		}
-		out, what := purgeRow(nil, v, del, gcBefore, left)
+		out, what := purgeRow(nil, v, del, gcBefore, expired, left)
 		switch what {
 		case purgedAll:
 			changes = append(changes, change{key: slices.Clone(key)})
@@ -365,7 +323,7 @@ func (sh *shard) purgeHead(ctx context.Context, tbl *table, h *headCopy, gcBefor
 		if err != nil {
 			return err
 		}
-		changes, next, err := sc.purgeable(noDeletion, false, &ignored)
+		changes, next, err := sc.purgeable(noDeletion, noDeletion, false, &ignored)
 		if err = errors.Join(err, sc.close()); err != nil {
 			return err
 		}
@@ -418,7 +376,7 @@ func (sh *shard) purgeDirty(pb *pebble.Batch, tbl *table, prefix int, dirty []st
 		if err != nil {
 			return err
 		}
-		out, what := purgeRow(nil, v, del, noDeletion, &ignored)
+		out, what := purgeRow(nil, v, del, noDeletion, noDeletion, &ignored)
 		if what == purgedNothing {
 			continue
 		}

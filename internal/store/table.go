@@ -17,6 +17,8 @@ type table struct {
 	fence atomic.Pointer[fence]        // nil: it never had one
 	// sweepSoon: range or partition deletions did not fit into the queue.
 	sweepSoon atomic.Bool
+	// nextSweep and lastSweep, in seconds, are the sweeper's.
+	nextSweep, lastSweep int64
 }
 
 // tablePart is a table's state in one shard.
