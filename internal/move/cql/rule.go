@@ -90,6 +90,29 @@ func hashOf(row move.Row, columns []int) (uint64, bool) {
 	return move.HashBytes(move.EncodeRow(nil, values), 1), true
 }
 
+// violations finds rows for which the rule's condition is false.
 func (s *Side) violations(ctx context.Context, rule *move.Rule, limit int) ([]move.Row, error) {
-	return nil, fmt.Errorf("rule %s: checks by expression are not supported on %s", rule.Name, s.name)
+	if rule.Check == nil {
+		return nil, fmt.Errorf("rule %s says nothing", rule.Name)
+	}
+	t := s.tables[rule.Table]
+	s.relist(rule.Table)
+	var out []move.Row
+	var broken error
+	err := s.scan(ctx, rule.Table, move.Range{}, listAgeRead, 0, func(rows []move.Row) bool {
+		for _, row := range rows {
+			var wrong bool
+			if wrong, broken = rule.Check.False(&t.Table, row); broken != nil {
+				return false
+			}
+			if wrong {
+				out = append(out, t.KeyOf(row))
+			}
+		}
+		return len(out) < limit
+	})
+	if broken != nil {
+		return nil, fmt.Errorf("rule %s: %w", rule.Name, broken)
+	}
+	return out[:min(len(out), limit)], err
 }

@@ -310,3 +310,15 @@ func TestDuplicatesAreFound(t *testing.T) {
 		t.Fatal("rows with nulls count as equal:", keys)
 	}
 }
+
+func TestRowsThatBreakARuleAreFound(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.writer().Copy(t.Context(), 0, []move.Row{row(1, 1, "fine", 7), row(1, 2, "unread", -1), row(2, 0, "zero", 7)}, nil))
+	check, err := move.ParseExpr("seq > 0 AND read_at IS NOT NULL", &w.side.tables[0].Table)
+	w.must(err)
+	keys, err := w.side.CheckRule(t.Context(), &move.Rule{Name: "read", Check: check}, 10)
+	w.must(err)
+	if d := cmp.Diff([]move.Row{key(1, 2), key(2, 0)}, keys); d != "" {
+		t.Fatal(d)
+	}
+}
