@@ -28,6 +28,8 @@ type client struct {
 	outbox chan *Frame
 	ended  context.CancelFunc
 	rooms  map[int64]*room
+	// session is the client's own, so that it reads what it wrote.
+	session context.Context
 }
 
 // send queues a frame; a client that does not read is cut off.
@@ -118,6 +120,7 @@ func (c *client) request(ctx context.Context, f *Frame) error {
 
 func (c *client) enqueue(r *room, ref int64, job func(context.Context) (*Frame, error)) error {
 	run := func(ctx context.Context) {
+		ctx = storage.WithSessionOf(ctx, c.session)
 		answer, err := job(ctx)
 		if err != nil {
 			answer = &Frame{Op: "error", Error: err.Error()}
@@ -149,7 +152,7 @@ func (c *client) page(ctx context.Context, f *Frame) error {
 	if limit < 1 || limit > maxPage {
 		limit = maxPage
 	}
-	page, err := c.node.store.Page(ctx, f.Room, f.Seq, limit)
+	page, err := c.node.store.Page(storage.WithSessionOf(ctx, c.session), f.Room, f.Seq, limit)
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,12 @@ func (n *Node) serveClient(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &client{node: n, user: user, socket: socket, outbox: make(chan *Frame, outboxLength), rooms: map[int64]*room{}}
+	c.session = n.ctx
+	if moving, ok := n.store.(interface {
+		Session(ctx context.Context) context.Context
+	}); ok {
+		c.session = moving.Session(n.ctx)
+	}
 	c.serve(n.ctx)
 }
 
