@@ -286,7 +286,9 @@ type StateStore interface {
 	Release(ctx context.Context, l Lease) error
 
 	// Transition replaces the record by next if it still is at next.Generation,
-	// adds the entry to the history and wakes those who wait. Where Canonical
+	// adds the entry to the history and wakes those who wait. The intent alone
+	// stays as the store has it, and goes when next.Result is its result: one may
+	// have been asked since next was loaded. Where Canonical
 	// changes, the row that the fence of origin reads (see Fence) changes in the
 	// same transaction, and where it becomes Target the store first makes sure
 	// that origin's fence, raised under next.Generation, is up and stays up until
