@@ -70,6 +70,7 @@ type route struct {
 	canonical   Side
 	readPercent int // of the reads that the target answers
 	shadow      bool
+	since       int64         // generation of the transition that began the shadow reads
 	floor       int64         // of write timestamps
 	changed     chan struct{} // closed when another route is there
 }
@@ -117,7 +118,7 @@ func start(ctx context.Context, cfg Config, state move.StateStore, origin source
 		return nil, fmt.Errorf("read the state of move %s: %w", cfg.Move, err)
 	}
 	n.route.Store(r)
-	n.stats.begin(r)
+	n.stats.changed(r)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
 	n.shadow = newShadow(n, cfg.ShadowQueue)
@@ -148,7 +149,7 @@ func (n *Node) load(ctx context.Context) (*route, error) {
 		return nil, err
 	}
 	r.generation, r.canonical, r.floor = rec.Generation, rec.Canonical, rec.StampFloor
-	r.readPercent, r.shadow = rec.ReadPercent, rec.Shadow
+	r.readPercent, r.shadow, r.since = rec.ReadPercent, rec.Shadow, rec.ShadowSince
 	if rec.State == move.Aborted {
 		r.canonical, r.readPercent, r.shadow = Origin, 0, false
 	}
@@ -187,7 +188,7 @@ func (n *Node) refresh(ctx context.Context) error {
 			return nil
 		}
 		if n.route.CompareAndSwap(old, next) {
-			n.stats.changed(old, next)
+			n.stats.changed(next)
 			close(old.changed)
 			return nil
 		}

@@ -52,19 +52,12 @@ type stats struct {
 	counts move.Node
 }
 
-// begin starts the counts at the route the node found.
-func (s *stats) begin(r *route) {
-	if r.shadow {
-		s.counts.Epoch = r.generation
-	}
-}
-
 // changed starts the counts anew where shadow reads begin.
-func (s *stats) changed(old, next *route) {
-	if next.shadow && !old.shadow {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.counts.Epoch = next.generation
+func (s *stats) changed(r *route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.since != s.counts.Epoch {
+		s.counts.Epoch = r.since
 		s.counts.Compared, s.counts.Different, s.counts.Drop, s.counts.Error, s.counts.OriginReads = 0, 0, 0, 0, 0
 	}
 }
