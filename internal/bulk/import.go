@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,8 +44,39 @@ type Reject struct {
 	Reason string
 }
 
-// chunkRecords is how many records are acknowledged together.
-const chunkRecords = 512
+// A chunk is what is acknowledged together: it is closed at so many records or
+// bytes of text.
+const (
+	chunkRecords = 512
+	chunkBytes   = 1 << 20
+)
+
+// maxAhead bounds the chunks in memory: behind a record that gets no answer
+// the input waits.
+const maxAhead = 32
+
+// maxRecordBytes bounds one record of the input; only a quote that is not
+// closed makes a longer one than any server takes.
+const maxRecordBytes = 32 << 20
+
+// answerTime is how long a record's answer is waited for.
+const answerTime = time.Minute
+
+// limitedInput fails once a record has taken more than most bytes.
+type limitedInput struct {
+	r          io.Reader
+	left, most int64
+}
+
+// Read implements io.Reader.
+func (l *limitedInput) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("a record is longer than %d bytes: is a quote not closed?", l.most)
+	}
+	n, err := l.r.Read(p)
+	l.left -= int64(n)
+	return n, err
+}
 
 type chunk struct {
 	records    [][]string
@@ -59,11 +91,8 @@ type chunk struct {
 // does not fit its type, a refusal by the server) go to Rejected and do not
 // end the import; a lost connection does.
 func Import(ctx context.Context, c *upstream.Conn, r io.Reader, o ImportOptions) (Done, error) {
-	if o.Concurrency <= 0 {
-		o.Concurrency = 128
-	}
-	im := &importer{o: o, conn: c, done: o.Resume, slots: make(chan struct{}, o.Concurrency)}
-	in := csv.NewReader(r)
+	im := newImporter(o, c, r)
+	in := im.in
 	in.ReuseRecord = false
 	if o.Header {
 		head, err := in.Read()
@@ -78,11 +107,11 @@ func Import(ctx context.Context, c *upstream.Conn, r io.Reader, o ImportOptions)
 		return im.done, err
 	}
 	in.FieldsPerRecord = -1 // a wrong count rejects the record, not the import
-	if err := im.skip(in); err != nil {
+	if err := im.skip(); err != nil {
 		return im.done, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return im.feed(ctx, g, in) })
+	g.Go(func() error { return im.feed(ctx, g) })
 	err := g.Wait()
 	return im.done, err
 }
@@ -92,11 +121,35 @@ type importer struct {
 	conn  *upstream.Conn
 	st    *upstream.Statement
 	types []*cqltype.Type
+	limit *limitedInput
+	in    *csv.Reader // of limit
 	slots chan struct{}
+	ahead chan struct{} // holds one for each of chunks
+	// put stores one record; a reason tells why it never will be. It is send but in tests.
+	put func(ctx context.Context, rec []string) (reason string, err error)
 
 	mu     sync.Mutex
 	chunks []*chunk // in input order, the first not yet whole
 	done   Done
+}
+
+func newImporter(o ImportOptions, c *upstream.Conn, r io.Reader) *importer {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 128
+	}
+	im := &importer{
+		o: o, conn: c, done: o.Resume, slots: make(chan struct{}, o.Concurrency), ahead: make(chan struct{}, maxAhead),
+		limit: &limitedInput{r: r, left: maxRecordBytes, most: maxRecordBytes},
+	}
+	im.in, im.put = csv.NewReader(im.limit), im.send
+	return im
+}
+
+// read returns the next record and the input's offset after it.
+func (im *importer) read() (rec []string, end int64, err error) {
+	im.limit.left = im.limit.most
+	rec, err = im.in.Read()
+	return rec, im.in.InputOffset(), err
 }
 
 func (im *importer) prepare(ctx context.Context) error {
@@ -112,12 +165,11 @@ func (im *importer) prepare(ctx context.Context) error {
 }
 
 // skip passes over the records of an earlier import.
-func (im *importer) skip(in *csv.Reader) error {
-	for in.InputOffset() < im.o.Resume.Bytes {
+func (im *importer) skip() error {
+	for im.in.InputOffset() < im.o.Resume.Bytes {
 		var bad *csv.ParseError
-		if _, err := in.Read(); errors.Is(err, io.EOF) {
-			return fmt.Errorf("the input ends at byte %d, before the checkpoint at %d: is it the same file?",
-				in.InputOffset(), im.o.Resume.Bytes)
+		if _, end, err := im.read(); errors.Is(err, io.EOF) {
+			return fmt.Errorf("the input ends at byte %d, before the checkpoint at %d: is it the same file?", end, im.o.Resume.Bytes)
 		} else if err != nil && !errors.As(err, &bad) {
 			return err
 		}
@@ -125,17 +177,20 @@ func (im *importer) skip(in *csv.Reader) error {
 	return nil
 }
 
-func (im *importer) feed(ctx context.Context, g *errgroup.Group, in *csv.Reader) error {
+func (im *importer) feed(ctx context.Context, g *errgroup.Group) error {
 	for {
-		ck, eof, err := im.readChunk(in)
+		select {
+		case im.ahead <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		ck, eof, err := im.readChunk()
 		if err != nil {
 			return err
 		}
-		if len(ck.records) > 0 || ck.rejects > 0 {
-			im.mu.Lock()
-			im.chunks = append(im.chunks, ck)
-			im.mu.Unlock()
-		}
+		im.mu.Lock()
+		im.chunks = append(im.chunks, ck)
+		im.mu.Unlock()
 		for i := range ck.records {
 			select {
 			case im.slots <- struct{}{}:
@@ -158,10 +213,10 @@ func (im *importer) feed(ctx context.Context, g *errgroup.Group, in *csv.Reader)
 	}
 }
 
-func (im *importer) readChunk(in *csv.Reader) (*chunk, bool, error) {
-	ck := &chunk{}
-	for len(ck.records) < chunkRecords {
-		rec, err := in.Read()
+func (im *importer) readChunk() (*chunk, bool, error) {
+	ck := &chunk{end: im.in.InputOffset()}
+	for start := ck.end; len(ck.records) < chunkRecords && ck.end-start < chunkBytes; {
+		rec, end, err := im.read()
 		if errors.Is(err, io.EOF) {
 			return ck, true, nil
 		}
@@ -169,7 +224,7 @@ func (im *importer) readChunk(in *csv.Reader) (*chunk, bool, error) {
 		if errors.As(err, &bad) {
 			ck.rejects++
 			ck.unreadable++
-			ck.end = in.InputOffset()
+			ck.end = end
 			if err := im.reject(Reject{Line: bad.StartLine, Record: rec, Reason: err.Error()}); err != nil {
 				return nil, false, err
 			}
@@ -178,17 +233,17 @@ func (im *importer) readChunk(in *csv.Reader) (*chunk, bool, error) {
 		if err != nil {
 			return nil, false, fmt.Errorf("read CSV: %w", err)
 		}
-		line, _ := in.FieldPos(0)
+		line, _ := im.in.FieldPos(0)
 		ck.records, ck.lines = append(ck.records, rec), append(ck.lines, line)
 		ck.pending++
-		ck.end = in.InputOffset()
+		ck.end = end
 	}
 	return ck, false, nil
 }
 
 func (im *importer) store(ctx context.Context, ck *chunk, i int) error {
 	rec := ck.records[i]
-	reason, err := im.send(ctx, rec)
+	reason, err := im.put(ctx, rec)
 	if err != nil {
 		return fmt.Errorf("line %d: %w", ck.lines[i], err)
 	}
@@ -216,10 +271,15 @@ func (im *importer) send(ctx context.Context, rec []string) (reason string, err 
 		}
 		values[i] = cqlwire.Value{Bytes: b}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("no answer within %v", answerTime))
+	defer cancel()
 	_, err = im.conn.Execute(ctx, im.st, upstream.Params{Consistency: cqlwire.LocalOne, Values: values})
 	var refused *cqlwire.Error
 	if errors.As(err, &refused) && refused.Code == cqlwire.ErrInvalid {
 		return refused.Message, nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = context.Cause(ctx)
 	}
 	return "", err
 }
@@ -243,6 +303,7 @@ func (im *importer) advance(ck *chunk, n int) error {
 	for len(im.chunks) > 0 && im.chunks[0].pending == 0 {
 		first := im.chunks[0]
 		im.chunks = im.chunks[1:]
+		<-im.ahead
 		im.done.Bytes = first.end
 		im.done.Records += int64(len(first.records)) + first.unreadable
 		im.done.Rejected += first.rejects

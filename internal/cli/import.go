@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -49,6 +50,7 @@ func newImport() *cobra.Command {
 			}
 			defer f.close()
 			p := newProgress("rows")
+			p.resumed(f.state.Records, f.state.Bytes)
 			done, err := bulk.Import(cmd.Context(), c, f.in, bulk.ImportOptions{
 				Table: table, Header: header, Concurrency: concurrency, Resume: f.state.Done, TotalBytes: f.size,
 				Checkpoint: f.checkpoint, Rejected: f.reject, Progress: p.show,
@@ -88,6 +90,7 @@ type importState struct {
 	Table string
 	Size  int64
 	bulk.Done
+	RejectedBytes int64 // of FILE.rejected, as far as Done tells of it
 }
 
 type importFiles struct {
@@ -95,7 +98,7 @@ type importFiles struct {
 	in       *os.File
 	size     int64
 	state    importState
-	rejected *csv.Writer
+	rejected *csv.Writer // nil until there is something to write
 	rejectF  *os.File
 }
 
@@ -111,6 +114,10 @@ func newImportFiles(path, table string, restart bool) (*importFiles, error) {
 	f := &importFiles{path: path, in: in, size: info.Size(), state: importState{Table: table, Size: info.Size()}}
 	text, err := os.ReadFile(f.statePath())
 	if errors.Is(err, os.ErrNotExist) || restart {
+		// What an earlier import rejected is no news of this one.
+		if err := os.Remove(f.rejectedPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, errors.Join(err, in.Close())
+		}
 		return f, nil
 	}
 	if err != nil {
@@ -126,13 +133,17 @@ func newImportFiles(path, table string, restart bool) (*importFiles, error) {
 
 func (f *importFiles) statePath() string { return f.path + ".import" }
 
+func (f *importFiles) rejectedPath() string { return f.path + ".rejected" }
+
 // checkpoint remembers how far the import is; the file is replaced whole.
 func (f *importFiles) checkpoint(d bulk.Done) error {
 	if f.rejected != nil {
 		f.rejected.Flush()
-		if err := f.rejected.Error(); err != nil {
+		at, err := f.rejectF.Seek(0, io.SeekCurrent)
+		if err := errors.Join(f.rejected.Error(), err); err != nil {
 			return fmt.Errorf("write rejected records: %w", err)
 		}
+		f.state.RejectedBytes = at
 	}
 	f.state.Done = d
 	text, err := json.Marshal(f.state)
@@ -148,13 +159,14 @@ func (f *importFiles) checkpoint(d bulk.Done) error {
 
 func (f *importFiles) reject(r bulk.Reject) error {
 	if f.rejected == nil {
-		flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-		if f.state.Bytes == 0 {
-			flags |= os.O_TRUNC
-		}
-		out, err := os.OpenFile(f.path+".rejected", flags, 0o644)
+		out, err := os.OpenFile(f.rejectedPath(), os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return fmt.Errorf("open file of rejected records: %w", err)
+		}
+		// Records after the last checkpoint are read, and rejected, again.
+		_, err = out.Seek(f.state.RejectedBytes, io.SeekStart)
+		if err := errors.Join(out.Truncate(f.state.RejectedBytes), err); err != nil {
+			return errors.Join(fmt.Errorf("go on in file of rejected records: %w", err), out.Close())
 		}
 		f.rejectF, f.rejected = out, csv.NewWriter(out)
 	}

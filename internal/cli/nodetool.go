@@ -56,6 +56,9 @@ func newNodetool() *cobra.Command {
 	call("flush [KEYSPACE [TABLE ...]]", "Write memtables to disk", nodetoolTables("/v1/flush"))
 	call("compact [KEYSPACE [TABLE ...]]", "Compact tables", nodetoolTables("/v1/compact"))
 	call("tablestats [KEYSPACE | KEYSPACE.TABLE ...]", "Print statistics on tables", nodetoolTableStats)
+	call("disableautocompaction", "Keep the store from compacting on its own, until the next start", nodetoolAutoCompaction(false))
+	call("enableautocompaction", "Let the store compact on its own again", nodetoolAutoCompaction(true))
+	call("statusautocompaction", "Print whether the store compacts on its own", nodetoolAutoCompactionStatus)
 	call("settombstonethresholds WARN FAIL", "Set the tombstone thresholds until the next start", nodetoolSetThresholds)
 	call("gettombstonethresholds", "Print the tombstone thresholds", nodetoolGetThresholds)
 	var tag, table string

@@ -127,3 +127,29 @@ func nodetoolGetThresholds(ctx context.Context, c *console.Client, w io.Writer, 
 	fmt.Fprintf(w, "tombstone_warn_threshold: %d\ntombstone_failure_threshold: %d\n", t.Warn, t.Fail)
 	return nil
 }
+
+// nodetoolAutoCompaction acts on the whole store: tables share their files.
+func nodetoolAutoCompaction(on bool) nodetoolFunc {
+	return func(ctx context.Context, c *console.Client, _ io.Writer, args []string) error {
+		if len(args) > 0 {
+			return usageError("compaction is of the whole store; keyspaces and tables cannot be named")
+		}
+		return c.Call(ctx, "/v1/autocompaction", console.AutoCompaction{On: on}, nil)
+	}
+}
+
+func nodetoolAutoCompactionStatus(ctx context.Context, c *console.Client, w io.Writer, args []string) error {
+	if len(args) > 0 {
+		return usageError("compaction is of the whole store; keyspaces and tables cannot be named")
+	}
+	var a console.AutoCompaction
+	if err := c.Call(ctx, "/v1/autocompaction", nil, &a); err != nil {
+		return err
+	}
+	state := "running"
+	if !a.On {
+		state = "not running"
+	}
+	_, err := fmt.Fprintln(w, state)
+	return err
+}

@@ -18,6 +18,8 @@ type progress struct {
 	start    time.Time
 	last     time.Time
 	width    int
+
+	count, done int64 // where the work began
 }
 
 func newProgress(unit string) *progress {
@@ -25,6 +27,10 @@ func newProgress(unit string) *progress {
 		w: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())), unit: unit, start: time.Now(),
 	}
 }
+
+// resumed tells that so much had been done before: the rate and the time that
+// is left are those of this run.
+func (p *progress) resumed(count, done int64) { p.count, p.done = count, done }
 
 // show takes a count (of units) and how far the work is (done of total; total 0: not known).
 func (p *progress) show(count, done, total int64) {
@@ -48,14 +54,9 @@ func (p *progress) finish(count int64) {
 }
 
 func (p *progress) line(count, done, total int64, note string) {
-	took := time.Since(p.start)
-	text := fmt.Sprintf("%d %s, %.0f/s", count, p.unit, float64(count)/max(took.Seconds(), 1e-3))
-	if total > 0 && done > 0 {
-		left := time.Duration(float64(took) * float64(total-done) / float64(done))
-		text += fmt.Sprintf(", %d%%, %s left", done*100/total, left.Round(time.Second))
-	}
+	text := p.text(count, done, total, time.Since(p.start))
 	if note != "" {
-		text += ", " + note + " in " + took.Round(10*time.Millisecond).String()
+		text += ", " + note + " in " + time.Since(p.start).Round(10*time.Millisecond).String()
 	}
 	if !p.terminal {
 		fmt.Fprintln(p.w, text)
@@ -63,4 +64,13 @@ func (p *progress) line(count, done, total int64, note string) {
 	}
 	fmt.Fprintf(p.w, "\r%-*s", p.width, text)
 	p.width = len(text)
+}
+
+func (p *progress) text(count, done, total int64, took time.Duration) string {
+	text := fmt.Sprintf("%d %s, %.0f/s", count, p.unit, float64(count-p.count)/max(took.Seconds(), 1e-3))
+	if total > 0 && done > p.done {
+		left := time.Duration(float64(took) * float64(total-done) / float64(done-p.done))
+		text += fmt.Sprintf(", %d%%, %s left", done*100/total, left.Round(time.Second))
+	}
+	return text
 }

@@ -169,6 +169,10 @@ func TestNodetool(t *testing.T) {
 		{"listsnapshots", "There are no snapshots"},
 		{"settombstonethresholds 5 10", ""},
 		{"gettombstonethresholds", "tombstone_failure_threshold: 10"},
+		{"statusautocompaction", "running"},
+		{"disableautocompaction", ""},
+		{"statusautocompaction", "not running"},
+		{"enableautocompaction", ""},
 	} {
 		out, err := run(t, append([]string{"nodetool", "--data", data}, strings.Fields(tc.args)...)...)
 		if err != nil || !strings.Contains(out, tc.want) {

@@ -95,14 +95,30 @@ func TestImportRejectsAndGoesOn(t *testing.T) {
 			t.Errorf("%q is not in the rejected records:\n%s", want, rejected)
 		}
 	}
+	// What was rejected once is no news of the next import.
+	good := filepath.Join(dir, "good.csv")
+	for name, text := range map[string]string{good: "1,1\n", good + ".rejected": "old\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "import", "chat.n", good, "--host", s.addr)
+	if _, err := os.Stat(good + ".rejected"); !os.IsNotExist(err) {
+		t.Errorf("an import that rejected nothing leaves the file of an earlier one: %v", err)
+	}
 	// A checkpoint from an interrupted run is taken up: only the rest is sent.
 	mustExec(t, sess, `TRUNCATE chat.n`)
 	half := len(csv.String()[:strings.Index(csv.String(), "1000,")])
-	state := fmt.Sprintf(`{"Table":"chat.n","Size":%d,"Bytes":%d,"Records":1000,"Rejected":0}`, csv.Len(), half)
+	state := fmt.Sprintf(`{"Table":"chat.n","Size":%d,"Bytes":%d,"Records":1000,"Rejected":3,"RejectedBytes":%d}`, csv.Len(), half, len(rejected)-4)
 	if err := os.WriteFile(file+".import", []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, "import", "chat.n", file, "--host", s.addr)
+	if out, err := run(t, "import", "chat.n", file, "--host", s.addr); !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("the rest of an import that rejected records: %v %s", err, out)
+	}
+	if again, err := os.ReadFile(file + ".rejected"); err != nil || string(again) != string(rejected) {
+		t.Errorf("the records rejected before the checkpoint are gone: %q, %v", again, err)
+	}
 	var n int
 	if err := sess.Query(`SELECT count(*) FROM chat.n`).ScanContext(context.Background(), &n); err != nil || n != 1000 {
 		t.Fatalf("%d rows after resuming in the middle, %v", n, err)
