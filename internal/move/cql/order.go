@@ -39,15 +39,20 @@ func (t *table) compareKeys(a, b move.Row) int {
 }
 
 // Order implements move.Side: rows are given out in PostgreSQL's order of the
-// key with text compared by bytes, although the store keeps partitions by
-// token.
+// key although the store keeps partitions by token, so that both kinds of side
+// cover the same rows with the same range. Only text keeps its own, by bytes.
 func (s *Side) Order(table int) string {
 	var names []string
 	t := s.tables[table]
 	for _, k := range t.Key {
-		names = append(names, t.Columns[k].Type.Name)
+		c := t.Columns[k].Type
+		name := c.Name
+		if c.OID == oidText || c.OID == oidVarchar {
+			name += " by bytes"
+		}
+		names = append(names, name)
 	}
-	return "C: " + strings.Join(names, ", ")
+	return "postgresql " + strings.Join(names, ", ")
 }
 
 // partitions are the keys of a table's partitions in PostgreSQL's order, which
