@@ -75,6 +75,11 @@ type TableStats struct {
 	GCGraceSeconds int32
 }
 
+// AutoCompaction tells whether the store compacts on its own.
+type AutoCompaction struct {
+	On bool `json:"on"`
+}
+
 // Thresholds are the tombstone thresholds.
 type Thresholds struct{ Warn, Fail int64 }
 
@@ -102,6 +107,13 @@ func (a *Admin) Handler() http.Handler {
 	})
 	handle(mux, "POST /v1/thresholds", func(_ context.Context, t Thresholds) (struct{}, error) {
 		return struct{}{}, a.setThresholds(t)
+	})
+	handle(mux, "GET /v1/autocompaction", func(_ context.Context, _ struct{}) (AutoCompaction, error) {
+		return AutoCompaction{On: !a.Store.CompactionsPaused()}, nil
+	})
+	handle(mux, "POST /v1/autocompaction", func(_ context.Context, r AutoCompaction) (struct{}, error) {
+		a.Store.PauseCompactions(!r.On)
+		return struct{}{}, nil
 	})
 	handle(mux, "POST /v1/why", a.why)
 	handle(mux, "POST /v1/snapshot", a.snapshot)

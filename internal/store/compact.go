@@ -12,6 +12,14 @@ import (
 	"varve/internal/schema"
 )
 
+// PauseCompactions keeps the engine from compacting on its own, or lets it
+// again, until the store is closed. Compact still works, and where level 0 has
+// grown ten deep it is compacted all the same. What was held back begins with the next flush.
+func (s *Store) PauseCompactions(paused bool) { s.paused.Store(paused) }
+
+// CompactionsPaused reports the last PauseCompactions.
+func (s *Store) CompactionsPaused() bool { return s.paused.Load() }
+
 // Compact rewrites a table's key range (nil: everything), purging what may be purged.
 func (s *Store) Compact(ctx context.Context, t *schema.Table) error {
 	if s.opts.ReadOnly {

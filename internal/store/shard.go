@@ -154,7 +154,7 @@ type shardCounters struct {
 // the store is open none is wanted, since one in flight when opening fails would
 // go on without what it needs; Pebble divides by the second number.
 func (sh *shard) compactions() (lower, upper int) {
-	if !sh.s.armed.Load() {
+	if !sh.s.armed.Load() || sh.s.paused.Load() {
 		return 0, 1
 	}
 	return 1, 2

@@ -32,6 +32,7 @@ type Store struct {
 	failure   atomic.Pointer[error]
 	snapshots atomic.Int64 // made, for names
 	armed     atomic.Bool  // open: journal errors end the store
+	paused    atomic.Bool  // no compactions but those asked for, and those without which reads would suffer
 	fatalOnce sync.Once
 	locks     []io.Closer
 	cache     *pebble.Cache
