@@ -132,7 +132,7 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 
 // applyOps commits the batch's changes of one shard. Every change passes the
 // guard of dead spans under its partition's stripe: shared, unless it reads
-// before it writes or makes a row live inside a span.
+// before it writes.
 func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
 	if len(b.ops) == 1 && held == nil {
 		o := &b.ops[0]
@@ -151,15 +151,6 @@ func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
 	}
 	if held == nil {
 		sh.lock(&set)
-		for sh.wantsExclusive(b, &set) {
-			sh.unlock(&set)
-			for i := range b.ops {
-				if o := &b.ops[i]; int(o.shard) == sh.idx && sh.insideSpan(b, o) {
-					set.add(o.stripe, true)
-				}
-			}
-			sh.lock(&set)
-		}
 		defer sh.unlock(&set)
 	}
 	if err := sh.admit(b); err != nil {
@@ -192,13 +183,24 @@ func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
 func (sh *shard) commitGuarded(pb *pebble.Batch, b *Batch) (*pebble.Batch, error) {
 	for i := range b.ops {
 		o := &b.ops[i]
-		if int(o.shard) == sh.idx && o.isRow() &&
+		if int(o.shard) == sh.idx && o.isRow() && sh.s.keeps(ruleRecordsOrdered) &&
 			o.tbl.parts[sh.idx].spans.touches(b.buf[o.key:o.keyEnd], o.live, b.nowSec) {
 			sh.spanMu.Lock()
 			defer sh.spanMu.Unlock()
 			break
 		}
 	}
+	if !sh.s.keeps(ruleCutFirst) || !sh.s.keeps(ruleCutRecorded) {
+		return sh.commitBroken(pb, b)
+	}
+	if err := sh.keepSpans(pb, b); err != nil {
+		return nil, errors.Join(err, pb.Close())
+	}
+	return pb, sh.commit(pb, b)
+}
+
+// keepSpans keeps the spans true to a batch's rows; records that change go into pb.
+func (sh *shard) keepSpans(pb *pebble.Batch, b *Batch) error {
 	for i := range b.ops {
 		o := &b.ops[i]
 		if int(o.shard) != sh.idx || !o.isRow() {
@@ -206,10 +208,10 @@ func (sh *shard) commitGuarded(pb *pebble.Batch, b *Batch) (*pebble.Batch, error
 		}
 		err := o.tbl.parts[sh.idx].spans.written(pb, b.buf[o.key:o.keyEnd], o.live, clampSec(b.nowSec))
 		if err != nil {
-			return nil, errors.Join(err, pb.Close())
+			return err
 		}
 	}
-	return pb, sh.commit(pb, b)
+	return nil
 }
 
 // deletes reports that the change may leave dead rows behind: a deletion, or
@@ -228,22 +230,12 @@ func (sh *shard) applyOne(b *Batch, o *op) (*pebble.Batch, error) {
 		return nil, errors.Join(err, pb.Close())
 	}
 	lock.RLock()
-	if !o.tbl.parts[sh.idx].spans.guarded() {
-		defer lock.RUnlock()
-		if err := sh.admit(b); err != nil {
-			return nil, errors.Join(err, pb.Close())
-		}
-		return pb, sh.commit(pb, b)
-	}
-	if !sh.insideSpan(b, o) {
-		defer lock.RUnlock()
-	} else {
-		lock.RUnlock()
-		lock.Lock()
-		defer lock.Unlock()
-	}
+	defer lock.RUnlock()
 	if err := sh.admit(b); err != nil {
 		return nil, errors.Join(err, pb.Close())
+	}
+	if !o.tbl.parts[sh.idx].spans.guarded() {
+		return pb, sh.commit(pb, b)
 	}
 	return sh.commitGuarded(pb, b)
 }
@@ -258,22 +250,6 @@ func (sh *shard) admit(b *Batch) error {
 	return sh.s.admit(b, sh.idx)
 }
 
-// wantsExclusive reports that some change makes a row live inside a span
-// whose stripe is only held shared.
-func (sh *shard) wantsExclusive(b *Batch, set *stripeSet) bool {
-	for i := range b.ops {
-		o := &b.ops[i]
-		if int(o.shard) == sh.idx && !set.has(o.stripe) && sh.insideSpan(b, o) {
-			return true
-		}
-	}
-	return false
-}
-
-func (sh *shard) insideSpan(b *Batch, o *op) bool {
-	return o.live && o.tbl.parts[sh.idx].spans.covers(b.buf[o.key:o.keyEnd])
-}
-
 // put adds a blind change to a Pebble batch.
 func (sh *shard) put(pb *pebble.Batch, b *Batch, o *op) error {
 	key, val := b.buf[o.key:o.keyEnd], b.buf[o.val:o.valEnd]
@@ -283,9 +259,11 @@ func (sh *shard) put(pb *pebble.Batch, b *Batch, o *op) error {
 	case opIndex:
 		return pb.Set(key, val, nil)
 	case opPartition:
+		sh.s.step(sharedHeads, true)
 		o.tbl.parts[sh.idx].heads.Store(true)
 		return pb.Merge(key, val, nil)
 	case opRange:
+		sh.s.step(sharedHeads, true)
 		o.tbl.parts[sh.idx].heads.Store(true)
 	}
 	return nil
@@ -350,6 +328,7 @@ func (sh *shard) commit(pb *pebble.Batch, b *Batch) error {
 		defer sh.feed.land(first)
 	}
 	if sh.s.opts.Durability == Durable {
+		sh.s.step(sharedData, true)
 		err = sh.committed(sh.db.ApplyNoSyncWait(pb, pebble.Sync))
 	} else {
 		err = sh.write(pb, pebble.NoSync)

@@ -373,7 +373,7 @@ func (d *deleteTracker) flush(sh *shard, all bool) {
 				delete(d.parts, p)
 			}
 		case all || now.Sub(t.last) >= quietTime:
-			if t.n >= minSpanRows/2 {
+			if t.n >= sh.s.opts.spanRows/2 {
 				d.hand(sh, t, len(p))
 			} else {
 				sh.debts.add(debt{lo: string(t.lo), hi: string(t.hi), rows: t.n})

@@ -94,7 +94,6 @@ type deadScan struct {
 	it    *pebble.Iterator
 	heads *headReader
 	now   int64
-	epoch uint64
 	runs  []run
 	open  bool // the last run goes on
 	rows  int  // walked
@@ -177,9 +176,10 @@ func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
 		hi = prefixEnd(lo)
 	}
 	// 1. Writers that did not see the intent are done once the stripes were held.
-	sh.lock(&set)
-	in := m.begin(lo, hi)
-	sh.unlock(&set)
+	if !sh.s.keeps(ruleViewFirst) {
+		return nil, sh.coalesceBroken(t, cur, lo, hi)
+	}
+	in := sh.announce(m, &set, lo, hi)
 	published := false
 	defer func() {
 		if !published {
@@ -203,8 +203,10 @@ func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
 		sh.force(sc)
 	}
 	// 3. What was written meanwhile is left out.
-	sh.lock(&set)
-	defer sh.unlock(&set)
+	if sh.s.keeps(ruleLockedPublish) {
+		sh.lock(&set)
+		defer sh.unlock(&set)
+	}
 	m.finish(in)
 	published = true
 	if in.overflow {
@@ -221,6 +223,15 @@ func (sh *shard) coalesce(t *task, cur []byte) (next []byte, err error) {
 	return next, sh.publish(t.tbl, sc.runs, in)
 }
 
+// announce registers a scan once no writer is under way that does not know of it.
+func (sh *shard) announce(m *spanMap, set *stripeSet, lo, hi []byte) *intent {
+	if sh.s.keeps(ruleDrained) {
+		sh.lock(set)
+		defer sh.unlock(set)
+	}
+	return m.begin(lo, hi)
+}
+
 // removeFew removes rows that only a head deletion killed and that are too few
 // for a span. Their stripes are held exclusively.
 func (sh *shard) removeFew(runs []run, in *intent) error {
@@ -230,7 +241,7 @@ func (sh *shard) removeFew(runs []run, in *intent) error {
 	}
 	var changes []change
 	for i := range runs {
-		if r := &runs[i]; r.free() && r.rows < minSpanRows && !r.old {
+		if r := &runs[i]; r.free() && r.rows < sh.s.opts.spanRows && !r.old {
 			for _, k := range r.keys {
 				changes = append(changes, change{key: []byte(k)})
 			}
@@ -252,7 +263,7 @@ func (sh *shard) force(sc *deadScan) {
 	loose := int64(0)
 	var lo, hi []byte
 	for i := range sc.runs {
-		if r := &sc.runs[i]; r.rows < minSpanRows && !r.old {
+		if r := &sc.runs[i]; r.rows < sh.s.opts.spanRows && !r.old {
 			if loose += r.rows; lo == nil {
 				lo = r.lo
 			}
@@ -266,12 +277,13 @@ func (sh *shard) force(sc *deadScan) {
 
 func (sh *shard) newScan(tbl *table, lo, hi []byte) (*deadScan, error) {
 	sc := &deadScan{sh: sh, tbl: tbl, now: sh.s.opts.Clock().Unix(), heads: &headReader{tbl: tbl}}
-	sc.epoch = sh.epoch.Load()
+	sh.s.step(sharedData, false)
 	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 	if err != nil {
 		return nil, err
 	}
 	sc.it = it
+	sh.s.step(sharedHeads, false)
 	if tbl.parts[sh.idx].heads.Load() {
 		hlo := appendTablePrefix(nil, tbl.phys, familyHead)
 		opts := pebble.IterOptions{LowerBound: hlo, UpperBound: prefixEnd(hlo)}
@@ -396,7 +408,7 @@ func (sc *deadScan) addRow(key []byte, f fate) {
 	r.rows++
 	r.tombs += f.tombs
 	r.newest, r.expiry = max(r.newest, f.newest), max(r.expiry, f.expiry)
-	if r.free() && r.rows <= minSpanRows {
+	if r.free() && r.rows <= sc.sh.s.opts.spanRows {
 		r.keys = append(r.keys, string(key))
 	}
 }
@@ -449,22 +461,27 @@ func joinRuns(runs []run) []run {
 // stripes of all of them are held exclusively.
 func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 	dirty := slices.Clone(in.dirty)
+	if !sh.s.keeps(ruleDirtyCut) {
+		dirty = nil
+	}
 	slices.Sort(dirty)
 	slices.Sort(in.dead)
 	runs = slices.Clone(runs)
 	for i := range runs {
-		in.raise(&runs[i])
+		if sh.s.keeps(ruleDeadRaised) {
+			in.raise(&runs[i])
+		}
 	}
 	var pieces []run
 	for _, r := range joinRuns(runs) {
 		pieces = splitRun(pieces, r, dirty)
 	}
-	least := int64(minSpanRows)
+	least := sh.s.opts.spanRows
 	if sh.s.spanBytes.Load() < sh.s.opts.SpanBytes/4 {
-		least = minPieceRows
+		least = sh.s.opts.pieceRows
 	}
 	pieces = slices.DeleteFunc(pieces, func(r run) bool {
-		return r.rows < minPieceRows || !r.old && (r.rows < least || r.free() && r.rows < minSpanRows)
+		return r.rows < sh.s.opts.pieceRows || !r.old && (r.rows < least || r.free() && r.rows < sh.s.opts.spanRows)
 	})
 	if len(pieces) == 0 {
 		return nil
@@ -477,6 +494,9 @@ func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	epoch := sh.epoch.Load() + 1
+	if !sh.s.keeps(ruleEpochRaised) {
+		epoch--
+	}
 	for i := range pieces {
 		r := &pieces[i]
 		x := &span{
@@ -515,6 +535,7 @@ func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 	if err := sh.write(pb, pebble.NoSync); err != nil {
 		return err
 	}
+	sh.s.step(sharedEpoch, true)
 	// Views that note the epoch from here on are opened later than the spans are true.
 	sh.epoch.Store(epoch)
 	return pb.Close()

@@ -66,6 +66,10 @@ type Options struct {
 	// ManualBackground keeps the background from working on its own: spans are
 	// published and space is swept only by RunBackground and Compact. For tests.
 	ManualBackground bool
+
+	steps     stepper // for tests that decide on the order of steps
+	spanRows  int64   // minSpanRows, for tests with few rows
+	pieceRows int64   // minPieceRows
 }
 
 const maxShards = 64
@@ -83,6 +87,9 @@ func (o *Options) Defaults() {
 	}
 	if o.MemtableBytes <= 0 {
 		o.MemtableBytes = 32 << 20
+	}
+	if o.spanRows <= 0 {
+		o.spanRows, o.pieceRows = minSpanRows, minPieceRows
 	}
 	if o.SpanBytes <= 0 {
 		o.SpanBytes = 64 << 20

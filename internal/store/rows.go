@@ -175,6 +175,8 @@ func (r *Rows) open() bool {
 	}
 	r.it = it
 	part := &r.tbl.parts[r.sh.idx]
+	r.v.s.step(sharedHeads, false)
+	r.v.s.step(sharedBusy, false)
 	// Both are read after the view's state is fixed: deletions and cuts in it
 	// were announced before they were committed.
 	r.heads = part.heads.Load()

@@ -27,12 +27,12 @@ type shard struct {
 	// A partition's stripe is held shared by each write from its checks to its
 	// commit, exclusively by whoever reads and then writes. Stripes are taken in
 	// ascending order (shards too), each once.
-	stripes [stripes]sync.RWMutex
+	stripes [stripes]rwLock
 	// epoch counts publications of dead spans; see docs/design/dead-spans.md.
 	epoch atomic.Uint64
 	// spanMu is held while span records change, from the change of the map to
 	// the commit of the records. Taken after stripes.
-	spanMu sync.Mutex
+	spanMu rwLock
 
 	feed feedClock
 
@@ -131,6 +131,7 @@ func (sh *shard) compact(ctx context.Context, lo, hi []byte) error {
 
 // write commits a Pebble batch.
 func (sh *shard) write(pb *pebble.Batch, o *pebble.WriteOptions) error {
+	sh.s.step(sharedData, true)
 	return sh.committed(sh.db.Apply(pb, o))
 }
 
@@ -294,6 +295,7 @@ func prefixEnd(prefix []byte) []byte {
 
 // get reads one key's merged value into a new slice; nil when it is absent.
 func (sh *shard) get(key []byte) ([]byte, error) {
+	sh.s.step(sharedData, false)
 	v, closer, err := sh.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -340,20 +342,29 @@ func (x *stripeSet) has(stripe uint8) bool {
 }
 
 // lock takes the stripes of a set, exclusively those that are in both.
-func (sh *shard) lock(x *stripeSet) {
+func (sh *shard) lock(x *stripeSet) { _ = sh.lockWithin(context.Background(), x) }
+
+// lockWithin is lock until the context ends: then none is held.
+func (sh *shard) lockWithin(ctx context.Context, x *stripeSet) error {
 	for i := range stripes {
 		w, bit := i>>6, uint64(1)<<(i&63)
-		switch {
-		case x.exclusive[w]&bit != 0:
-			sh.stripes[i].Lock()
-		case x.shared[w]&bit != 0:
-			sh.stripes[i].RLock()
+		exclusive := x.exclusive[w]&bit != 0
+		if !exclusive && x.shared[w]&bit == 0 {
+			continue
+		}
+		if err := sh.stripes[i].take(ctx, exclusive); err != nil {
+			sh.unlockBelow(x, i)
+			return err
 		}
 	}
+	return nil
 }
 
-func (sh *shard) unlock(x *stripeSet) {
-	for i := range stripes {
+func (sh *shard) unlock(x *stripeSet) { sh.unlockBelow(x, stripes) }
+
+// unlockBelow releases those of a set's stripes that come before end.
+func (sh *shard) unlockBelow(x *stripeSet, end int) {
+	for i := range end {
 		w, bit := i>>6, uint64(1)<<(i&63)
 		switch {
 		case x.exclusive[w]&bit != 0:

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -92,12 +91,15 @@ type spanMap struct {
 	busy atomic.Int64
 	n    atomic.Int64
 
-	mu      sync.RWMutex
+	mu      rwLock
 	chunks  [][]*span // none empty
 	intents []*intent
 }
 
-func (m *spanMap) guarded() bool { return m.busy.Load() != 0 }
+func (m *spanMap) guarded() bool {
+	m.store.step(sharedBusy, false)
+	return m.busy.Load() != 0
+}
 
 // locate returns the position of the first span with hi > key.
 func (m *spanMap) locate(key string) (chunk, i int) {
@@ -118,16 +120,6 @@ func (m *spanMap) at(key string) *span {
 		return m.chunks[c][i]
 	}
 	return nil
-}
-
-// covers reports that a span contains key.
-func (m *spanMap) covers(key []byte) bool {
-	if m.n.Load() == 0 {
-		return false
-	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.at(alias(key)) != nil
 }
 
 // next returns the first span that ends past key and may be used by a view of
@@ -254,8 +246,8 @@ func (m *spanMap) touches(key []byte, live bool, ldt int64) bool {
 }
 
 // written keeps spans true to a row that is about to be written; records that
-// change go into pb. The stripe is held, exclusively if live and inside a
-// span; where touches says so the shard's spanMu is held too, until pb is committed.
+// change go into pb. The stripe is held; where touches says so the shard's
+// spanMu is held too, until pb is committed.
 func (m *spanMap) written(pb *pebble.Batch, key []byte, live bool, ldt int64) error {
 	k := alias(key)
 	m.mu.Lock()
@@ -271,7 +263,7 @@ func (m *spanMap) written(pb *pebble.Batch, key []byte, live bool, ldt int64) er
 		return nil
 	case live:
 		return m.cutLocked(pb, x, strings.Clone(k))
-	case ldt > x.newest:
+	case ldt > x.newest && m.store.keeps(ruleTombstoneRaised):
 		y := *x
 		y.newest, y.purged = ldt, false
 		if ldt > y.bound {
@@ -299,13 +291,13 @@ func (m *spanMap) cutLocked(pb *pebble.Batch, x *span, key string) error {
 	left.estimated, right.estimated = true, true
 	left.purged, right.purged = false, false
 	var err error
-	if left.rows >= minPieceRows && left.lo < left.hi {
+	if left.rows >= m.store.opts.pieceRows && left.lo < left.hi {
 		m.insertLocked(&left)
 		err = putSpan(pb, &left)
 	} else {
 		err = pb.Delete(spanKey(x.lo), nil)
 	}
-	if right.rows >= minPieceRows && right.lo < right.hi {
+	if right.rows >= m.store.opts.pieceRows && right.lo < right.hi {
 		m.insertLocked(&right)
 		err = errors.Join(err, putSpan(pb, &right))
 	}

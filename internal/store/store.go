@@ -50,11 +50,12 @@ type Store struct {
 	fenceAdmin sync.Mutex // one change of a fence at a time
 
 	work   workQueue
-	passMu sync.Mutex // one pass of the background, or of Compact, at a time
+	passMu rwLock // one pass of the background, or of Compact, at a time
 	// reclaimMu is held by whoever returns space; taken before passMu.
 	reclaimMu  sync.Mutex
 	metrics    storeCounters
 	readTotals readTotals
+	steps      stepper // nil but in tests
 }
 
 // Open opens or creates a store. A directory that is missing, swapped or of
@@ -64,7 +65,8 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	o.Defaults()
-	s := &Store{opts: o}
+	s := &Store{opts: o, steps: o.steps}
+	s.passMu.steps = o.steps
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	empty := map[uint32]*table{}
 	s.tables.Store(&empty)
@@ -134,6 +136,10 @@ func (s *Store) loadWatched() error {
 func (s *Store) openShard(i int, create bool) error {
 	sh := &shard{s: s, idx: i}
 	sh.hot.sh = sh
+	sh.spanMu.steps = s.steps
+	for i := range sh.stripes {
+		sh.stripes[i].steps = s.steps
+	}
 	s.shards = append(s.shards, sh)
 	fs := s.opts.FS
 	dir := fs.PathJoin(s.opts.DataDirs[i], dataSubdir)

@@ -73,6 +73,7 @@ func (s *Store) addTable(phys uint32) *table {
 	tbl := &table{phys: phys, parts: make([]tablePart, len(s.shards))}
 	for i := range tbl.parts {
 		tbl.parts[i].spans.store = s
+		tbl.parts[i].spans.mu.steps = s.steps
 		tbl.parts[i].heads.Store(s.shards[i].hasHeads(phys))
 	}
 	next := maps.Clone(old)

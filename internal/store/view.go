@@ -155,10 +155,15 @@ func (v *View) take(sh *shard) (*pebble.Iterator, error) {
 		if err := v.s.failed(); err != nil {
 			return nil, err
 		}
+		v.s.step(sharedEpoch, false)
 		x.epoch = sh.epoch.Load()
+		v.s.step(sharedData, false)
 		it, err := sh.db.NewIter(nil)
 		if err != nil {
 			return nil, err
+		}
+		if v.s.steps != nil {
+			x.epoch = v.brokenEpoch(sh, x.epoch)
 		}
 		x.first = it
 		x.open = append(x.open, it)

@@ -59,6 +59,17 @@ func (m *Model) ApplyMutation(now int64, mu Mutation) {
 	}
 }
 
+// Clone copies the model.
+func (m *Model) Clone() *Model {
+	c := NewModel()
+	for id, p := range m.parts {
+		q := *p
+		q.changes = slices.Clone(p.changes)
+		c.parts[id] = &q
+	}
+	return c
+}
+
 // Truncate forgets a table.
 func (m *Model) Truncate(t *schema.Table) {
 	for id, p := range m.parts {
