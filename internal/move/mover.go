@@ -57,6 +57,7 @@ type Mover struct {
 	halted  map[*flow]error // ended, until resume
 
 	prepared []Budget // by the task of that name
+	mirrored bool     // the mirror's stream is open
 	opened   int64    // the generation under which the target was opened
 
 	wg     sync.WaitGroup

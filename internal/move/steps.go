@@ -64,6 +64,11 @@ func (m *Mover) work(ctx context.Context) error {
 	case Copying:
 		m.start(ctx, "copy", m.cp.run)
 	case Following:
+		if !m.mirrored {
+			m.start(ctx, "open the mirror", m.rev.begin)
+			return nil
+		}
+		m.follow(ctx, m.rev)
 		m.start(ctx, "verify", m.verify)
 	case Verified, Shadowing, ReadsSwitched, RolledBack:
 		m.follow(ctx, m.rev)
@@ -151,10 +156,6 @@ func (m *Mover) generation() int64 {
 
 // verify compares everything and proves both directions.
 func (m *Mover) verify(ctx context.Context) error {
-	if err := m.rev.begin(ctx); err != nil {
-		return err
-	}
-	m.follow(ctx, m.rev)
 	if err := m.v.loadStanding(ctx); err != nil {
 		return err
 	}
@@ -213,6 +214,8 @@ func (m *Mover) taskEnded(ctx context.Context, kind string, err error) error {
 		return nil
 	}
 	switch kind {
+	case "open the mirror":
+		m.mirrored = true
 	case "prepare":
 		return m.to(ctx, func(r *Record) {
 			r.State = Copying
