@@ -23,6 +23,7 @@ type worldOptions struct {
 	shards           int
 	separateJournals bool
 	gcGrace          int32 // seconds; 0: ten days, which no run outlives
+	feed             bool  // every table has a change feed, and a mirror is kept by it
 }
 
 // world is a store, the model beside it, and the memory disk below it.
@@ -37,6 +38,7 @@ type world struct {
 	tables []*schema.Table
 	marks  map[uint32]*schema.Table // by table: where batches leave their mark
 	nextID int64
+	mirror *feedMirror // nil without feeds
 }
 
 // pending is a batch whose acknowledgement is still to come. Its id is written
@@ -75,6 +77,12 @@ func play(o worldOptions, steps []step) (err error) {
 			err = cerr
 		}
 	}()
+	if o.feed {
+		if w.mirror, err = newFeedMirror(w); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.mirror.close()) }()
+	}
 	for i, s := range steps {
 		w.clock.Store(s.now)
 		if err := w.step(s); err != nil {
@@ -158,6 +166,11 @@ func (w *world) step(s step) error {
 	case doWrite:
 		return w.write(s)
 	case doCheck:
+		if w.mirror != nil {
+			if err := w.mirror.check(w, r, s.now); err != nil {
+				return err
+			}
+		}
 		return w.check(r, s.now)
 	case doFlush:
 		return w.st.Flush(ctx, w.maybeTable(r))
