@@ -18,6 +18,7 @@ func storeOptions(c *config.Config, log *slog.Logger, tables func() []*schema.Ta
 		DataDirs: c.DataDirectories, JournalDirs: c.JournalDirectories,
 		SyncPeriod: c.SyncPeriod, CacheBytes: int64(c.CacheSize), MemtableBytes: int64(c.MemtableSize),
 		SpanBytes: int64(c.SpanSize), FeedBytes: int64(c.CDCTableSpace), FeedDrop: !c.CDCBlockWrites, Logger: log, Tables: tables,
+		EntryStale: exec.EntryIsStale,
 	}
 	if c.Durability == "periodic" {
 		o.Durability = store.Periodic

@@ -472,7 +472,7 @@ func (r *selectRun) removeStale() {
 	ir, t := r.index, r.plan.table
 	now := r.x.nowSec
 	for _, e := range ir.stale {
-		still := func(v *store.View) bool { return entryIsStale(v, t, ir.x, e) }
+		still := func(v *store.View) bool { return EntryIsStale(v, t, ir.x, e) }
 		if r.x.p.HasNow && now > r.x.e.opts.Clock().Unix() {
 			return // a read in the client's own future proves nothing
 		}
@@ -483,8 +483,9 @@ func (r *selectRun) removeStale() {
 	}
 }
 
-// entryIsStale looks an entry's row up.
-func entryIsStale(v *store.View, t *schema.Table, x *schema.Index, e store.IndexEntry) bool {
+// EntryIsStale looks an entry's row up: it reports that the row is dead in the
+// view or has another value. The store's sweeper asks this as well (store.Options).
+func EntryIsStale(v *store.View, t *schema.Table, x *schema.Index, e store.IndexEntry) bool {
 	static := x.Column.Kind == schema.Static
 	if x.Column.Kind == schema.PartitionKey && e.Clustering == nil && len(t.Clustering) > 0 {
 		rows := v.Partition(t, e.Key, store.RowQuery{})

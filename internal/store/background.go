@@ -138,7 +138,7 @@ type storeCounters struct {
 
 	reclaimLooks, reclaims, reclaimForced, reclaimPostponed atomic.Int64
 	reclaimCost, reclaimGain, reclaimNanos                  atomic.Int64
-	excised, recounted, sweeps                              atomic.Int64
+	excised, recounted, sweeps, entriesRemoved              atomic.Int64
 	lastPassError                                           atomic.Pointer[string]
 }
 

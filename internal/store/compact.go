@@ -33,6 +33,9 @@ func (s *Store) Compact(ctx context.Context, t *schema.Table) error {
 		if _, err := s.sweepTable(ctx, s.tableFor(def), false); err != nil {
 			return fmt.Errorf("compact %s.%s: %w", def.Keyspace, def.Name, err)
 		}
+		if err := s.sweepAllEntries(ctx, def); err != nil {
+			return fmt.Errorf("compact %s.%s: %w", def.Keyspace, def.Name, err)
+		}
 	}
 	start := time.Now()
 	for _, sh := range s.shards {

@@ -53,13 +53,14 @@ type debtBook struct {
 type forcedPlace struct {
 	lo, hi string
 	until  time.Time
-	wait   time.Duration
 }
 
 const (
-	maxForced     = 128
-	firstForced   = 5 * time.Second
-	longestForced = 5 * time.Minute
+	maxForced = 128
+	// A forced compaction keeps others away for at least so long, and for
+	// forcedRest times as long as it took.
+	leastForced = 2 * time.Second
+	forcedRest  = 30
 )
 
 // add notes dead rows in lo <= key <= hi.
@@ -171,7 +172,6 @@ func (b *debtBook) take(now time.Time, all bool) []debt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.settle()
-	b.forced = slices.DeleteFunc(b.forced, func(f forcedPlace) bool { return now.Sub(f.until) > 2*longestForced })
 	if !all && !b.anyDue(now) {
 		return nil
 	}
@@ -218,29 +218,21 @@ func (b *debtBook) giveBack(debts []debt) {
 	}
 }
 
-// mayForce says whether a compaction of a place may be forced, and if so keeps
-// others there from being forced for a while.
+// mayForce says whether a compaction of a place may be forced. It may not
+// shortly after another one there.
 func (b *debtBook) mayForce(lo, hi string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i := range b.forced {
-		f := &b.forced[i]
-		if f.lo > hi || lo > f.hi {
-			continue
-		}
-		if now.Before(f.until) {
-			return false
-		}
-		f.lo, f.hi = min(f.lo, lo), max(f.hi, hi)
-		f.wait = min(2*f.wait, longestForced)
-		f.until = now.Add(f.wait)
-		return true
-	}
-	if len(b.forced) >= maxForced {
-		return false
-	}
-	b.forced = append(b.forced, forcedPlace{lo, hi, now.Add(firstForced), firstForced})
-	return true
+	b.forced = slices.DeleteFunc(b.forced, func(f forcedPlace) bool { return !now.Before(f.until) })
+	return len(b.forced) < maxForced &&
+		!slices.ContainsFunc(b.forced, func(f forcedPlace) bool { return f.lo <= hi && lo <= f.hi })
+}
+
+// wasForced keeps others away from a place whose compaction took that long.
+func (b *debtBook) wasForced(lo, hi string, now time.Time, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forced = append(b.forced, forcedPlace{lo, hi, now.Add(max(leastForced, forcedRest*took))})
 }
 
 // show returns how many places and dead rows there are.

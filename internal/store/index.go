@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -37,6 +36,8 @@ type IndexIter struct {
 	sources []indexSource
 	cur     int
 	started bool
+	lower   []byte // bounds of what is read
+	upper   []byte
 	part    []byte // what entries of the asked partition have behind the value
 	entry   IndexEntry
 
@@ -74,7 +75,9 @@ func (i *IndexIter) open() error {
 		}
 		i.sources = append(i.sources, indexSource{sh, it})
 		it.SetBounds(lower, upper)
+		it.ResetStats()
 	}
+	i.lower, i.upper = lower, upper
 	if i.q.Partition != nil {
 		i.part = append(appendToken(nil, i.q.Partition.Token), i.q.Partition.enc...)
 	}
@@ -221,6 +224,7 @@ func (i *IndexIter) Entry() IndexEntry { return i.entry }
 // Close releases the iterator and returns its error.
 func (i *IndexIter) Close() error {
 	for _, s := range i.sources {
+		i.noteSkips(s.sh, s.it)
 		i.v.give(s.sh, s.it)
 	}
 	i.sources = nil
@@ -237,6 +241,7 @@ func (s *Store) RemoveStaleEntry(t *schema.Table, x *schema.Index, e IndexEntry,
 	if err != nil {
 		return err
 	}
+	s.tableByID(x.PhysID).staleSeen.Add(1)
 	sh := s.shards[s.shardOf(e.Key.Token)]
 	stripe := &sh.stripes[stripeOf(e.Key.Token)]
 	stripe.Lock()
@@ -250,5 +255,9 @@ func (s *Store) RemoveStaleEntry(t *schema.Table, x *schema.Index, e IndexEntry,
 	if err := s.failed(); err != nil {
 		return err
 	}
-	return errors.Join(sh.db.Delete(key, pebble.NoSync), s.failed())
+	if err := sh.committed(sh.db.Delete(key, pebble.NoSync)); err != nil {
+		return err
+	}
+	sh.debts.add(debt{lo: string(key), hi: string(key), rows: 1, removed: true})
+	return s.failed()
 }

@@ -27,6 +27,7 @@ func (s *Store) Metrics() map[string]float64 {
 		"reclaim_forced_total": c.reclaimForced.Load(), "reclaim_postponed_total": c.reclaimPostponed.Load(),
 		"reclaim_rewritten_bytes_total": c.reclaimCost.Load(), "reclaim_returned_bytes_total": c.reclaimGain.Load(),
 		"reclaim_excised_total": c.excised.Load(), "reclaim_rate_bytes_per_second": s.opts.ReclaimRate,
+		"index_entries_swept_total":   c.entriesRemoved.Load(),
 		"sweeps_total":                c.sweeps.Load(),
 		"dead_spans_recounted_total":  c.recounted.Load(),
 		"head_deletions_purged_total": c.intervalsPurged.Load(), "background_pass_errors_total": c.passErrors.Load(),

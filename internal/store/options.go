@@ -63,6 +63,10 @@ type Options struct {
 	// Tables lists the current tables, so that the background knows each one's
 	// gc_grace_seconds by its physical id; without it nothing is purged on its own.
 	Tables func() []*schema.Table
+	// EntryStale tells whether an index entry's row is dead, in a view, or has
+	// another value; false when in doubt. Without it stale entries stay until a
+	// read has RemoveStaleEntry remove them.
+	EntryStale func(*View, *schema.Table, *schema.Index, IndexEntry) bool
 	// ManualBackground keeps the background from working on its own: spans are
 	// published and space is swept only by RunBackground and Compact. For tests.
 	ManualBackground bool

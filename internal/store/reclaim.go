@@ -240,7 +240,8 @@ func (sh *shard) payGroup(ctx context.Context, g []debt, now time.Time) (cost in
 	if y.runs < 2 && y.deletes == 0 {
 		return 0, nil, nil // it is merged already
 	}
-	if !sum.agreed && !y.worth(&sum) {
+	forced := !sum.agreed && !y.worth(&sum)
+	if forced {
 		if !sum.forced || !sh.debts.mayForce(lo, hi, now) {
 			for i := range g {
 				g[i].judged, g[i].forced = g[i].rows, false
@@ -255,7 +256,11 @@ func (sh *shard) payGroup(ctx context.Context, g []debt, now time.Time) (cost in
 	if err != nil {
 		return 0, g, err
 	}
+	start := time.Now()
 	cost, err = sh.compactPaying(ctx, lo, to)
+	if forced {
+		sh.debts.wasForced(lo, hi, now, time.Since(start))
+	}
 	if err != nil || !more {
 		return cost, nil, err
 	}

@@ -400,14 +400,16 @@ func TestForcedCompactionsBackOff(t *testing.T) {
 	for range 600 {
 		at = at.Add(time.Second)
 		if b.mayForce("a", "c", at) {
+			b.wasForced("a", "c", at, time.Second)
 			n++
 		}
 	}
-	if n < 4 || n > 12 {
+	if n != 600/forcedRest {
 		t.Errorf("forced %d times in ten minutes", n)
 	}
-	if !b.mayForce("x", "z", at) {
-		t.Error("another place has to wait")
+	b.wasForced("a", "c", at, time.Millisecond)
+	if b.mayForce("b", "d", at) || !b.mayForce("x", "z", at) || !b.mayForce("b", "d", at.Add(time.Minute)) {
+		t.Error("only what overlaps has to wait, for a while")
 	}
 }
 

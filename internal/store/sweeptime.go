@@ -51,6 +51,7 @@ func (s *Store) sweepTick(ctx context.Context, gently bool) error {
 	var errs []error
 	for _, def := range s.definitions() {
 		tbl := s.tableFor(def)
+		errs = append(errs, s.sweepIndexes(ctx, def, gently))
 		now := s.opts.Clock()
 		if tbl.nextSweep == 0 {
 			at, err := s.loadSweep(tbl.phys)

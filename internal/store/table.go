@@ -19,6 +19,8 @@ type table struct {
 	sweepSoon atomic.Bool
 	// nextSweep and lastSweep, in seconds, are the sweeper's.
 	nextSweep, lastSweep int64
+	index                indexSweep
+	staleSeen            atomic.Int64 // stale entries that reads met in this index
 }
 
 // tablePart is a table's state in one shard.
