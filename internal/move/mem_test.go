@@ -198,17 +198,23 @@ func (s *memSide) Check(ctx context.Context, _ Part) ([]Finding, error) {
 func (s *memSide) Prepare(ctx context.Context) error { return s.call(ctx, "prepare") }
 
 func (s *memSide) Remove(ctx context.Context) error {
+	if err := s.call(ctx, "remove"); err != nil {
+		return err
+	}
 	defer s.lock()()
 	clear(s.db.writers)
-	return s.call(ctx, "remove")
+	return nil
 }
 
 func (s *memSide) DropTables(ctx context.Context) error {
+	if err := s.call(ctx, "droptables"); err != nil {
+		return err
+	}
 	defer s.lock()()
 	for i := range s.db.tables {
 		clear(s.db.tables[i])
 	}
-	return s.call(ctx, "droptables")
+	return nil
 }
 
 func (s *memSide) Long(ctx context.Context, _ time.Duration) ([]string, error) {
@@ -376,11 +382,14 @@ func (s *memSide) Counters(ctx context.Context) (map[string]int64, error) {
 }
 
 func (s *memSide) RaiseCounters(ctx context.Context, c map[string]int64) error {
+	if err := s.call(ctx, "counters"); err != nil {
+		return err
+	}
 	defer s.lock()()
 	for k, n := range c {
 		s.db.seq[k] = max(s.db.seq[k], n)
 	}
-	return s.call(ctx, "counters")
+	return nil
 }
 
 func (s *memSide) Scans(ctx context.Context) (int64, []string, error) {
@@ -459,9 +468,12 @@ func (s *memSide) KeepFence(ctx context.Context, gen int64) error {
 }
 
 func (s *memSide) RemoveFence(ctx context.Context) error {
+	if err := s.call(ctx, "removefence"); err != nil {
+		return err
+	}
 	defer s.lock()()
 	s.db.fence = memFence{}
-	return s.call(ctx, "removefence")
+	return nil
 }
 
 func (s *memSide) Close(context.Context) error { return nil }

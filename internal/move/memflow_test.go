@@ -223,7 +223,9 @@ func (w *memWriter) commitLocked(p Position, progress map[string]string) error {
 	}
 	saved := make([]map[string]Row, len(db.tables))
 	for i := range saved {
-		saved[i] = maps.Clone(db.tables[i])
+		if db.refuses != nil {
+			saved[i] = maps.Clone(db.tables[i])
+		}
 	}
 	var log []Event
 	for _, op := range w.ops {

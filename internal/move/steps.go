@@ -293,7 +293,13 @@ func (m *Mover) mirror(ctx context.Context) error {
 			}
 		}
 	})
-	err := m.v.keep(ctx)
+	var err error
+	if m.v.covered(ctx) != nil {
+		err = m.v.run(ctx)
+	}
+	if err == nil {
+		err = m.v.keep(ctx)
+	}
 	cancel()
 	<-done
 	return err
