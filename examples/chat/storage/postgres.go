@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS messages (
   deleted_at    timestamptz(3),
   CONSTRAINT messages_number UNIQUE (room_id, seq),
   CONSTRAINT messages_sent_once UNIQUE (sender_id, client_msg_id)
-)`
+);
+CREATE INDEX IF NOT EXISTS messages_unread ON messages (room_id, seq) WHERE read_at IS NULL`
 
 const postgresColumns = `id, room_id, seq, sender_id, client_msg_id, reply_to, body, created_at, read_at, edited_at, deleted_at`
 
