@@ -160,6 +160,7 @@ func loadCommand() *cobra.Command {
 	f.DurationVar(&o.Duration, "duration", 30*time.Second, "how long to send")
 	f.Int64Var(&o.Room, "room", 1_000_000, "number of the first room")
 	f.DurationVar(&o.Reads, "reads", time.Second, "receivers mark all as read this often; 0 never")
+	f.DurationVar(&o.Pages, "pages", 500*time.Millisecond, "receivers read a page of history this often; 0 never")
 	f.Float64Var(&o.Edits, "edits", 0.02, "share of messages that are edited")
 	f.Float64Var(&o.Deletes, "deletes", 0.01, "share of messages that are deleted")
 	f.DurationVar(&o.Settle, "settle", 20*time.Second, "how long to wait for the last messages")
@@ -171,8 +172,10 @@ func loadCommand() *cobra.Command {
 func print(c *cobra.Command, r *load.Report) error {
 	_, err := fmt.Fprintf(c.OutOrStdout(), `sent %d, acknowledged %d, delivered %d
 delivery ms: p50 %.1f, p95 %.1f, p99 %.1f, max %.1f
+%d pages ms: p50 %.1f, p95 %.1f
 lost %d, stored twice %d, out of order %d, unanswered %d
-`, r.Sent, r.Acknowledged, r.Delivered, r.P50, r.P95, r.P99, r.Max, r.Lost, r.Doubled, r.Inverted, r.Unanswered)
+`, r.Sent, r.Acknowledged, r.Delivered, r.P50, r.P95, r.P99, r.Max,
+		r.Pages, r.PageP50, r.PageP95, r.Lost, r.Doubled, r.Inverted, r.Unanswered)
 	for reason, n := range r.Errors {
 		fmt.Fprintf(c.OutOrStdout(), "%d x %s\n", n, reason)
 	}

@@ -20,6 +20,7 @@ type Options struct {
 	Duration time.Duration
 	Room     int64         // number of the first room
 	Reads    time.Duration // a receiver marks all as read this often; 0 never
+	Pages    time.Duration // a receiver reads a page of its room's history this often; 0 never
 	Edits    float64       // share of messages that are edited afterwards
 	Deletes  float64       // share of messages that are deleted afterwards
 	Settle   time.Duration // how long to wait for the last messages
@@ -31,6 +32,9 @@ type Options struct {
 type Report struct {
 	Sent, Acknowledged, Delivered int
 	P50, P95, P99, Max            float64
+	// Pages are history pages that were read, and how long they took.
+	Pages            int
+	PageP50, PageP95 float64
 	// Lost were acknowledged and are not in the store, or never reached the
 	// receiver.
 	Lost int
@@ -60,6 +64,7 @@ type run struct {
 	mu       sync.Mutex
 	samples  map[string]*sample
 	inverted int
+	pages    []float64
 	errors   map[string]int
 }
 
@@ -96,6 +101,9 @@ func Run(ctx context.Context, opt Options) (*Report, error) {
 	for _, t := range receivers {
 		if opt.Reads > 0 {
 			work.Go(func() { t.markRead(marking, opt.Reads) })
+		}
+		if opt.Pages > 0 {
+			work.Go(func() { t.browse(marking, opt.Pages) })
 		}
 	}
 	r.wait(ctx, time.Until(r.start.Add(opt.Duration)))
@@ -165,6 +173,12 @@ func (r *run) delivered(id string, seq int64, inverted bool) {
 	}
 }
 
+func (r *run) paged(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pages = append(r.pages, d.Seconds()*1000)
+}
+
 func (r *run) failed(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,6 +219,7 @@ func (r *run) report(ctx context.Context, senders []*user) (*Report, error) {
 		seconds[second] = append(seconds[second], ms)
 	}
 	out.P50, out.P95, out.P99, out.Max = quantile(all, 0.5), quantile(all, 0.95), quantile(all, 0.99), quantile(all, 1)
+	out.Pages, out.PageP50, out.PageP95 = len(r.pages), quantile(r.pages, 0.5), quantile(r.pages, 0.95)
 	for _, s := range seconds {
 		if len(s) > 0 {
 			out.Seconds = append(out.Seconds, quantile(s, 0.95))

@@ -249,6 +249,31 @@ func (u *user) markRead(ctx context.Context, every time.Duration) {
 	}
 }
 
+// browse reads pages of the history, the newest or some older one.
+func (u *user) browse(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		u.mu.Lock()
+		before := int64(0)
+		if u.last > 1 && rand.IntN(2) == 0 {
+			before = 1 + rand.Int64N(u.last)
+		}
+		u.mu.Unlock()
+		began := time.Now()
+		if _, err := u.ask(ctx, &server.Frame{Op: "page", Room: u.room, Seq: before, Limit: 50}); err == nil {
+			u.load.paged(time.Since(began))
+		} else if ctx.Err() == nil {
+			u.load.failed("a page: " + err.Error())
+		}
+	}
+}
+
 func (u *user) unanswered() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
