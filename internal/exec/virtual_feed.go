@@ -17,9 +17,22 @@ import (
 // table may read its feed, and no more is asked for.
 var feedVirtualTables = []VirtualTable{
 	{Keyspace: "varve", Name: "changes", Scan: scanChanges},
-	{Keyspace: "varve", Name: "feeds", Rows: feedRows},
-	{Keyspace: "varve", Name: "feed_consumers", Rows: feedConsumerRows, Change: changeFeedConsumer},
-	{Keyspace: "varve", Name: "fences", Rows: fenceRows, Change: changeFence},
+	{Keyspace: "varve", Name: "feeds", Parts: readableParts(feedRows)},
+	{Keyspace: "varve", Name: "feed_consumers", Parts: readableParts(feedConsumerRows), Change: changeFeedConsumer},
+	{Keyspace: "varve", Name: "fences", Parts: readableParts(fenceRow), Change: changeFence},
+}
+
+// readableParts makes rows table by table, of those that the session may read.
+func readableParts(rows func(x *execution, v *virtualRows, t *schema.Table) error) *virtualParts {
+	return &virtualParts{
+		perTable: true, keep: storedTable,
+		rowsFor: func(x *execution, v *virtualRows, t *schema.Table) error {
+			if x.e.authorize(x.s, "SELECT", t) != nil {
+				return nil
+			}
+			return rows(x, v, t)
+		},
+	}
 }
 
 // selfGuarded are the tables of keyspace varve that check permissions on the
@@ -344,24 +357,20 @@ func (c *changeRows) exactCells() []byte {
 	return cqltype.AppendCollection(nil, cellListType, elems)
 }
 
-// eachFeed calls f for the feeds of all tables that the session may read.
-func (e *Engine) eachFeed(s *Session, snap *schema.Snapshot, f func(*schema.Table, *store.FeedInfo)) error {
-	return eachStored(snap, func(t *schema.Table) error {
-		if !t.Options.CDC || e.authorize(s, "SELECT", t) != nil {
-			return nil
-		}
-		infos, err := e.opts.Store.FeedInfo(t)
-		for i := range infos {
-			f(t, &infos[i])
-		}
-		return err
-	})
+// eachFeed calls f for a table's feed in each shard.
+func (e *Engine) eachFeed(t *schema.Table, f func(*store.FeedInfo)) error {
+	if !t.Options.CDC {
+		return nil
+	}
+	infos, err := e.opts.Store.FeedInfo(t)
+	for i := range infos {
+		f(&infos[i])
+	}
+	return err
 }
 
-func feedRows(_ context.Context, e *Engine, s *Session) ([][][]byte, error) {
-	snap := e.opts.Catalog.Snapshot()
-	v := newVirtualRows(snap, "varve", "feeds")
-	err := e.eachFeed(s, snap, func(t *schema.Table, f *store.FeedInfo) {
+func feedRows(x *execution, v *virtualRows, t *schema.Table) error {
+	return x.e.eachFeed(t, func(f *store.FeedInfo) {
 		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).int("shard", int32(f.Shard)).
 			bigint("begins_after", f.Begins).bigint("last", f.Last).bigint("complete", f.Complete).bigint("bytes", f.Bytes).
 			bigint("limit_bytes", f.Limit).boolean("block_writes", f.Block).bigint("dropped", f.Dropped)
@@ -373,19 +382,15 @@ func feedRows(_ context.Context, e *Engine, s *Session) ([][][]byte, error) {
 			v.set("consumers", cqltype.AppendCollection(nil, blobMapType, elems))
 		}
 	})
-	return v.rows, err
 }
 
-func feedConsumerRows(_ context.Context, e *Engine, s *Session) ([][][]byte, error) {
-	snap := e.opts.Catalog.Snapshot()
-	v := newVirtualRows(snap, "varve", "feed_consumers")
-	err := e.eachFeed(s, snap, func(t *schema.Table, f *store.FeedInfo) {
+func feedConsumerRows(x *execution, v *virtualRows, t *schema.Table) error {
+	return x.e.eachFeed(t, func(f *store.FeedInfo) {
 		for _, c := range f.Consumers {
 			v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).text("consumer", c.Name).int("shard", int32(f.Shard)).
 				bigint("position", c.Position).set("updated_at", timestampValue(floorMillis(c.Updated))).boolean("lost", c.Lost)
 		}
 	})
-	return v.rows, err
 }
 
 // writable refuses to write columns other than those named.

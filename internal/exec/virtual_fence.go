@@ -8,37 +8,31 @@ import (
 	"varve/internal/store"
 )
 
-func fenceRows(_ context.Context, e *Engine, s *Session) ([][][]byte, error) {
-	snap := e.opts.Catalog.Snapshot()
-	v := newVirtualRows(snap, "varve", "fences")
-	now := e.opts.Clock()
-	err := eachStored(snap, func(t *schema.Table) error {
-		f, ok := e.opts.Store.FenceOf(t)
-		if !ok || e.authorize(s, "SELECT", t) != nil {
-			return nil
-		}
-		state := "closed"
-		if f.Open() {
-			state = "open"
-		}
-		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).bigint("generation", f.Generation).
-			text("state", state).bigint("refused", f.Refused)
-		if f.Pass != "" && e.authorize(s, "MODIFY", t) == nil {
-			v.text("pass", f.Pass)
-		}
-		if f.Hint != "" {
-			v.text("hint", f.Hint)
-		}
-		if f.ClosedAt != 0 {
-			v.set("closed_at", timestampValue(floorMillis(f.ClosedAt)))
-		}
-		if f.Closed && f.Deadline != 0 {
-			left := max(0, time.UnixMicro(f.Deadline).Sub(now).Milliseconds())
-			v.bigint("expires_in_ms", left).set("expires_at", timestampValue(floorMillis(f.Deadline)))
-		}
+func fenceRow(x *execution, v *virtualRows, t *schema.Table) error {
+	f, ok := x.e.opts.Store.FenceOf(t)
+	if !ok {
 		return nil
-	})
-	return v.rows, err
+	}
+	state := "closed"
+	if f.Open() {
+		state = "open"
+	}
+	v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).bigint("generation", f.Generation).
+		text("state", state).bigint("refused", f.Refused)
+	if f.Pass != "" && x.e.authorize(x.s, "MODIFY", t) == nil {
+		v.text("pass", f.Pass)
+	}
+	if f.Hint != "" {
+		v.text("hint", f.Hint)
+	}
+	if f.ClosedAt != 0 {
+		v.set("closed_at", timestampValue(floorMillis(f.ClosedAt)))
+	}
+	if f.Closed && f.Deadline != 0 {
+		left := max(0, time.UnixMicro(f.Deadline).Sub(x.e.opts.Clock()).Milliseconds())
+		v.bigint("expires_in_ms", left).set("expires_at", timestampValue(floorMillis(f.Deadline)))
+	}
+	return nil
 }
 
 func changeFence(ctx context.Context, x *execution, c *virtualChange) error {

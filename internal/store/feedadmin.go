@@ -65,7 +65,7 @@ func (s *Store) SetFeed(ctx context.Context, t *schema.Table, on bool) error {
 		return s.failed()
 	}
 	for _, sh := range s.shards {
-		if err := sh.emptyFeed(tbl); err != nil {
+		if err := sh.emptyFeed(tbl, false); err != nil {
 			return fmt.Errorf("remove change feed of %s.%s: %w", t.Keyspace, t.Name, err)
 		}
 	}
@@ -100,12 +100,12 @@ func (sh *shard) setFeed(tbl *table, on bool) error {
 	return nil
 }
 
-// emptyFeed removes the records of a feed that was switched off.
-func (sh *shard) emptyFeed(tbl *table) error {
+// emptyFeed removes all records of a feed that is, and stays, on or off.
+func (sh *shard) emptyFeed(tbl *table, on bool) error {
 	c, part := &sh.feed, &tbl.parts[sh.idx].feed
 	c.admin.Lock()
 	defer c.admin.Unlock()
-	if part.on.Load() {
+	if part.on.Load() != on {
 		return nil
 	}
 	c.mu.Lock()
@@ -113,7 +113,7 @@ func (sh *shard) emptyFeed(tbl *table) error {
 	part.gone = part.total
 	part.held.Store(0)
 	pb := sh.db.NewBatch()
-	err := part.putState(pb, tbl.phys, false)
+	err := part.putState(pb, tbl.phys, on)
 	c.mu.Unlock()
 	if err == nil {
 		lo := appendFeedKey(nil, tbl.phys, 0)
@@ -176,6 +176,30 @@ func (sh *shard) dropFeed(pb *pebble.Batch, phys uint32) error {
 		pb.Delete(feedStateKey(metaFeed, phys), nil),
 		pb.Delete(feedStateKey(metaFence, phys), nil),
 	)
+}
+
+// feedJump is how far positions jump in a store that was made of a snapshot. The
+// store that was copied will not have given out that many since.
+const feedJump = 1 << 40
+
+// startAnew begins the feeds of a store that was made of a snapshot past all
+// positions that the store which was copied may have given out meanwhile: its
+// consumers meet a gap instead of taking one history for the other.
+func (s *Store) startAnew() error {
+	for _, sh := range s.shards {
+		sh.feed.last += feedJump
+		for phys, tbl := range *s.tables.Load() {
+			part := &tbl.parts[sh.idx].feed
+			if !part.on.Load() {
+				continue
+			}
+			part.last = sh.feed.last
+			if err := sh.emptyFeed(tbl, true); err != nil {
+				return fmt.Errorf("table %d: %w", phys, err)
+			}
+		}
+	}
+	return finishLayout(&s.opts, s.id)
 }
 
 // FeedPosition is where a consumer is to be set; see SetFeedConsumer.

@@ -115,6 +115,55 @@ func (e *env) countRows(t testing.TB) (n int) {
 	return n
 }
 
+// TestFeedOfACopyBeginsAnew: a store made of a snapshot goes on at positions
+// that the original has not given out, so that a consumer of one meets a gap in the other.
+func TestFeedOfACopyBeginsAnew(t *testing.T) {
+	fs := vfs.NewMem()
+	e := openEnv(t, Options{ManualBackground: true, FS: fs, DataDirs: []string{"data"}})
+	ctx := context.Background()
+	if err := e.s.SetFeed(ctx, e.tab, true); err != nil {
+		t.Fatal(err)
+	}
+	e.insert(1, 1, 1, "before")
+	if err := e.s.SetFeedConsumer(e.tab, FeedPosition{Name: "c", Position: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.s.Snapshot(ctx, "snapshot"); err != nil {
+		t.Fatal(err)
+	}
+	e.insert(1, 2, 1, "in the original alone")
+	original := e.s
+	o := Options{ManualBackground: true, FS: fs, DataDirs: []string{"snapshot/shard-0"}}
+	for reopen := range 2 {
+		var err error
+		if e.s, err = Open(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if reopen == 0 {
+			e.insert(1, 3, 1, "in the copy alone")
+		}
+		var gap *FeedGapError
+		for _, after := range []int64{1, 2} {
+			err = e.s.ReadFeed(ctx, FeedQuery{Table: e.tab, After: after, Upto: 1 << 60}, func(*FeedRecord) (bool, error) { return true, nil })
+			if !errors.As(err, &gap) {
+				t.Errorf("reading a copy past %d: %v", after, err)
+			}
+		}
+		info := e.feedInfo(t)
+		if !info.Consumers[0].Lost || info.Last != feedJump+2 || len(e.feedLines(t, info.Begins)) != 1 {
+			t.Errorf("opened %d times: %+v", reopen+1, info)
+		}
+		if err := e.s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.s = original
+	err := e.s.ReadFeed(ctx, FeedQuery{Table: e.tab, After: feedJump + 2, Upto: 1 << 60}, func(*FeedRecord) (bool, error) { return true, nil })
+	if err == nil {
+		t.Error("the original takes a position of its copy")
+	}
+}
+
 // TestFeedAtItsLimit refuses writes or drops the oldest, and never loses count.
 func TestFeedAtItsLimit(t *testing.T) {
 	for _, drop := range []bool{false, true} {
@@ -273,7 +322,7 @@ func TestConcurrentWritersAndTails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const writers, writes = 6, 150
+	const writers, writes = 6, 100
 	var wg, tails sync.WaitGroup
 	stop := make(chan struct{})
 	seen := make([]map[int64]string, 4) // by table and shard
@@ -368,7 +417,7 @@ func TestFenceAgainstWriters(t *testing.T) {
 	for _, dirs := range [][]string{{"data"}, {"d0", "d1", "d2"}} {
 		t.Run(fmt.Sprintf("shards=%d", len(dirs)), func(t *testing.T) {
 			e := openEnv(t, Options{DataDirs: dirs})
-			for round := range 15 {
+			for round := range 8 {
 				e.fenceRound(t, round)
 			}
 		})

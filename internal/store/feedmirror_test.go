@@ -22,7 +22,7 @@ import (
 func TestFeedReplaysIntoAMirror(t *testing.T) {
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			seeds(t, 2*time.Second, func(seed uint64) {
+			seeds(t, time.Second, func(seed uint64) {
 				steps := randomSteps(rand.New(rand.NewPCG(seed, 11)), 250)
 				playAndReport(t, seed, worldOptions{shards: shards, separateJournals: seed%2 == 0, feed: true}, steps)
 			})

@@ -44,7 +44,8 @@ func (s *Store) ReadFeed(ctx context.Context, q FeedQuery, f func(*FeedRecord) (
 	if err != nil {
 		return err
 	}
-	upto := min(q.Upto, sh.feed.complete())
+	complete := sh.feed.complete()
+	upto := min(q.Upto, complete)
 	// What is gone is noted before it is removed, so that it is looked up after the view is opened.
 	phys := q.Table.PhysID
 	it, err := sh.db.NewIterWithContext(ctx, &pebble.IterOptions{
@@ -59,6 +60,10 @@ func (s *Store) ReadFeed(ctx context.Context, q FeedQuery, f func(*FeedRecord) (
 	sh.feed.mu.Unlock()
 	if q.After >= 0 && q.After < begins {
 		return &FeedGapError{q.Table.Keyspace, q.Table.Name, q.Shard, q.After, begins}
+	}
+	if q.After > max(complete, begins) {
+		return fmt.Errorf("change feed gap: position %d of %s.%s in shard %d has not been given out; the feed is complete up to %d. "+
+			"Whoever has seen that position saw another history of this store", q.After, q.Table.Keyspace, q.Table.Name, q.Shard, complete)
 	}
 	first := max(q.After, begins, 0) + 1
 	if first > upto || !it.SeekGE(appendFeedKey(nil, phys, first)) {

@@ -32,6 +32,7 @@ func Install(fs vfs.FS, dataDirs, journalDirs []string) error {
 		}
 		ids[i] = *id
 		want := identity{Format: identityFormat, Store: ids[0].Store, Shards: len(dataDirs), Role: roleData, Index: i}
+		want.Snapshot = ids[0].Snapshot
 		if ids[i] != want {
 			return fmt.Errorf("install: directory %s is not shard %d of a snapshot of %d shards", stage, i, len(dataDirs))
 		}

@@ -37,12 +37,16 @@ type identity struct {
 	// Creating says that the store was never open: what lies in the directory
 	// is left from a creation that was interrupted.
 	Creating bool `json:"creating,omitempty"`
+	// Snapshot says that the directory is from a snapshot, and was not written to
+	// as a store since: the store that was copied may have gone on.
+	Snapshot bool `json:"snapshot,omitempty"`
 }
 
 // layout is what openLayout found.
 type layout struct {
-	uuid  schema.UUID
-	fresh bool // to be finished once every shard was created
+	uuid   schema.UUID
+	fresh  bool // to be finished once every shard was created
+	copied bool // from a snapshot, and not written to since
 }
 
 // place is one directory as it was given.
@@ -84,6 +88,7 @@ func openLayout(o *Options) (layout, error) {
 		return layout{}, fmt.Errorf("directory %s: malformed store id %q", places[0].dir, want.Store)
 	}
 	copy(out.uuid[:], raw)
+	out.copied = want.Snapshot
 	return out, nil
 }
 

@@ -103,6 +103,7 @@ func (s *Store) placeSnapshot(ctx context.Context, i int, link, to string) error
 	}
 	return writeIdentity(fs, to, &identity{
 		Format: identityFormat, Store: hex.EncodeToString(s.id[:]), Shards: len(s.shards), Role: roleData, Index: i,
+		Snapshot: true,
 	})
 }
 

@@ -106,6 +106,11 @@ func Open(ctx context.Context, o Options) (_ *Store, err error) {
 	if err := s.loadWatched(); err != nil {
 		return nil, err
 	}
+	if id.copied && !o.ReadOnly {
+		if err := s.startAnew(); err != nil {
+			return nil, fmt.Errorf("begin change feeds anew in a store from a snapshot: %w", err)
+		}
+	}
 	if !o.ReadOnly {
 		if err := s.removeLinks(); err != nil {
 			return nil, err
