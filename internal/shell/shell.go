@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"varve/internal/cqlwire"
@@ -25,59 +24,75 @@ type Shell struct {
 	Term Terminal
 	// Interactive asks before each further page.
 	Interactive bool
+	// Address is what SHOW HOST calls the server.
+	Address string
 
 	keyspace    string
 	consistency cqlwire.Consistency
+	serial      cqlwire.Consistency
 	pageSize    int // 0: no paging
 	tracing     bool
+	expand      bool
 	failed      bool
+	pending     strings.Builder // the lines so far of a statement
+	sources     int             // files being run, one inside the other
+	answering   bool            // a question of the shell's own is being answered
 }
 
-const help = `Statements end with ; and may take several lines. Beside CQL:
-  CONSISTENCY [level]   show or set the consistency level
-  PAGING [ON|OFF|n]     show or set the rows shown at a time
-  TRACING [ON|OFF]      show or set tracing
-  HELP, EXIT, QUIT
-`
+// defaultPage is how many rows are shown at a time, as in cqlsh.
+const defaultPage = 100
+
+// New returns a shell with cqlsh's settings.
+func New(c *upstream.Conn, t Terminal) *Shell {
+	return &Shell{Conn: c, Term: t, consistency: cqlwire.One, serial: cqlwire.Serial, pageSize: defaultPage}
+}
 
 // Run reads and runs statements until the input ends or EXIT. It returns an
 // error only where the terminal or the connection is lost; Failed tells
 // whether a statement failed.
 func (s *Shell) Run(ctx context.Context) error {
-	s.consistency, s.pageSize = cqlwire.One, 100
-	var pending strings.Builder
 	for {
-		s.Term.SetPrompt(s.prompt(pending.Len() > 0))
+		s.Term.SetPrompt(s.prompt(s.pending.Len() > 0))
 		line, err := s.Term.ReadLine()
 		if errors.Is(err, io.EOF) {
-			if strings.TrimSpace(pending.String()) != "" {
+			if strings.TrimSpace(s.pending.String()) != "" {
 				s.fail("incomplete statement at end of input")
 			}
+			s.pending.Reset()
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read line: %w", err)
 		}
-		if pending.Len() == 0 {
-			if done, handled := s.command(line); done {
-				return nil
-			} else if handled {
-				continue
-			}
-		}
-		pending.WriteString(line)
-		pending.WriteByte('\n')
-		statements, rest := split(pending.String())
-		pending.Reset()
-		if strings.TrimSpace(rest) != "" {
-			pending.WriteString(rest)
-		}
-		for _, st := range statements {
-			if err := s.statement(ctx, st); err != nil {
-				return err
-			}
+		if done, err := s.line(ctx, line); done || err != nil {
+			return err
 		}
 	}
+}
+
+// line takes in one line; what is whole is run.
+func (s *Shell) line(ctx context.Context, line string) (done bool, err error) {
+	s.pending.WriteString(line)
+	s.pending.WriteByte('\n')
+	statements, rest := split(s.pending.String())
+	s.pending.Reset()
+	if endsWithLine(rest) {
+		// Nor does the last command of several on a line need its semicolon.
+		statements, rest = append(statements, strings.TrimSpace(rest)), ""
+	}
+	for _, st := range statements {
+		done, handled, err := s.command(ctx, st)
+		if !handled && err == nil {
+			err = s.statement(ctx, st)
+		}
+		if done || err != nil {
+			return done, err
+		}
+	}
+	if strings.TrimSpace(rest) != "" {
+		s.pending.WriteString(rest)
+	}
+	return false, nil
 }
 
 // Failed reports whether any statement failed.
@@ -104,83 +119,9 @@ func (s *Shell) fail(format string, args ...any) {
 	s.printf(format+"\n", args...)
 }
 
-// command handles a line that is no CQL.
-func (s *Shell) command(line string) (done, handled bool) {
-	words := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), ";"))
-	if len(words) == 0 {
-		return false, true
-	}
-	arg := ""
-	if len(words) > 1 {
-		arg = strings.ToUpper(words[1])
-	}
-	switch verb := strings.ToUpper(words[0]); {
-	case len(words) > 2:
-		return false, false
-	case verb == "EXIT" || verb == "QUIT":
-		return true, true
-	case verb == "HELP":
-		s.printf("%s", help)
-	case verb == "CONSISTENCY":
-		s.setConsistency(arg)
-	case verb == "PAGING":
-		s.setPaging(arg)
-	case verb == "TRACING":
-		if arg == "ON" || arg == "OFF" {
-			s.tracing = arg == "ON"
-		} else if arg != "" {
-			s.fail("TRACING takes ON or OFF")
-			break
-		}
-		s.printf("tracing is %s\n", onOff(s.tracing))
-	default:
-		return false, false
-	}
-	return false, true
-}
-
-func (s *Shell) setConsistency(arg string) {
-	if arg != "" {
-		c, ok := cqlwire.ParseConsistency(arg)
-		if !ok {
-			s.fail("%s is no consistency level", arg)
-			return
-		}
-		s.consistency = c
-	}
-	s.printf("consistency level is %v\n", s.consistency)
-}
-
-func (s *Shell) setPaging(arg string) {
-	switch n, err := strconv.Atoi(arg); {
-	case arg == "":
-	case arg == "ON":
-		s.pageSize = 100
-	case arg == "OFF":
-		s.pageSize = 0
-	case err == nil && n > 0 && n <= 100_000:
-		s.pageSize = n
-	default:
-		s.fail("PAGING takes ON, OFF or a number of rows")
-		return
-	}
-	if s.pageSize == 0 {
-		s.printf("paging is off\n")
-	} else {
-		s.printf("paging is on, %d rows a page\n", s.pageSize)
-	}
-}
-
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
-}
-
 // statement runs one statement and all its pages.
 func (s *Shell) statement(ctx context.Context, text string) error {
-	p := upstream.Params{Consistency: s.consistency, PageSize: s.pageSize, Trace: s.tracing}
+	p := upstream.Params{Consistency: s.consistency, SerialConsistency: s.serial, PageSize: s.pageSize, Trace: s.tracing}
 	total := 0
 	for {
 		res, err := s.Conn.Query(ctx, text, p)
@@ -230,6 +171,8 @@ func (s *Shell) goOn() bool {
 	if !s.Interactive {
 		return true
 	}
+	s.answering = true
+	defer func() { s.answering = false }()
 	s.Term.SetPrompt("-- more (Enter; q to stop) --")
 	line, err := s.Term.ReadLine()
 	return err == nil && !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "q")

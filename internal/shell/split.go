@@ -14,9 +14,9 @@ func split(text string) (statements []string, rest string) {
 		case strings.HasPrefix(text[i:], "$$"):
 			i = past(text, i+2, "$$")
 		case strings.HasPrefix(text[i:], "--") || strings.HasPrefix(text[i:], "//"):
-			i = past(text, i+2, "\n")
+			i, start = pastComment(text, start, i, "\n")
 		case strings.HasPrefix(text[i:], "/*"):
-			i = past(text, i+2, "*/")
+			i, start = pastComment(text, start, i, "*/")
 		case text[i] == ';':
 			st := strings.TrimSpace(text[start:i])
 			i++
@@ -32,6 +32,16 @@ func split(text string) (statements []string, rest string) {
 		}
 	}
 	return statements, text[start:]
+}
+
+// pastComment passes over the comment at i. One before a statement is no part
+// of it, once it has ended.
+func pastComment(text string, start, i int, end string) (after, newStart int) {
+	after = past(text, i+2, end)
+	if strings.TrimSpace(text[start:i]) == "" && strings.HasSuffix(text[i+2:after], end) {
+		return after, after
+	}
+	return after, start
 }
 
 // isOpenBatch reports a BEGIN … without its APPLY BATCH.

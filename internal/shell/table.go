@@ -16,6 +16,9 @@ func (s *Shell) table(rows *cqlwire.Rows) error {
 	if last := len(rows.Columns) - 1; last >= 0 && rows.Columns[last].Name == "create_statement" {
 		return s.statements(rows)
 	}
+	if s.expand {
+		return s.expanded(rows)
+	}
 	lines := make([][]string, 0, rows.Count+1)
 	head := make([]string, len(rows.Columns))
 	for i, c := range rows.Columns {
@@ -36,6 +39,28 @@ func (s *Shell) table(rows *cqlwire.Rows) error {
 		lines = append(lines, line)
 	}
 	s.printf("\n%s", columns(lines))
+	return nil
+}
+
+// expanded prints each row's columns one below the other.
+func (s *Shell) expanded(rows *cqlwire.Rows) error {
+	width := 0
+	for _, c := range rows.Columns {
+		width = max(width, utf8.RuneCountInString(c.Name))
+	}
+	var cells [][]byte
+	data := rows.Data
+	for n := range rows.Count {
+		var err error
+		if cells, data, err = rows.Row(cells[:0], data); err != nil {
+			return fmt.Errorf("decode row: %w", err)
+		}
+		s.printf("\n@ Row %d\n%s+%s\n", n+1, strings.Repeat("-", width+2), strings.Repeat("-", 20))
+		for i, v := range cells {
+			c := rows.Columns[i]
+			s.printf(" %s%s | %s\n", c.Name, strings.Repeat(" ", width-utf8.RuneCountInString(c.Name)), show(c.Type, v))
+		}
+	}
 	return nil
 }
 

@@ -21,7 +21,7 @@ start() {
   local name=$1 host=$2 port=$3
   shift 3
   # The tests' own variables are no settings of the server.
-  env -u VARVE_ADDR -u VARVE_SECURE_ADDR -u VARVE_SECURE_CA "$varve" serve --data "$work/$name" --cql "$host:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
+  env -u VARVE_BIN -u VARVE_ADDR -u VARVE_SECURE_ADDR -u VARVE_SECURE_CA "$varve" serve --data "$work/$name" --cql "$host:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
   local pid=$!
   pids+=("$pid")
   for _ in $(seq 1500); do
@@ -40,7 +40,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
   -addext "subjectAltName=IP:127.0.0.1" -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start plain 127.0.0.1 $plain
 start secure 127.0.0.1 $secure --auth password --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem"
-export VARVE_ADDR=127.0.0.1:$plain VARVE_SECURE_ADDR=127.0.0.1:$secure VARVE_SECURE_CA=$work/cert.pem CQLSH=$venv/bin/cqlsh
+export VARVE_BIN=$varve VARVE_ADDR=127.0.0.1:$plain VARVE_SECURE_ADDR=127.0.0.1:$secure VARVE_SECURE_CA=$work/cert.pem CQLSH=$venv/bin/cqlsh
 failed=0
 for suite in "$@"; do
   echo "== $suite"

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,6 +233,69 @@ TRACING ON
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "line 1:0") {
 		t.Errorf("a failed statement: %v %s", err, out)
 	}
+}
+
+// -e and -f as in cqlsh: several statements and commands on a line, comments,
+// the last semicolon left out.
+func TestShellRunsStatementsAndFiles(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, filepath.Join(dir, "d"))
+	mustRun(t, "shell", "--host", s.addr, "-e", makeKeyspace+`; CREATE TABLE chat.m (k int PRIMARY KEY, v text)`)
+	out := mustRun(t, "shell", "--host", s.addr, "-k", "chat", "-e",
+		"INSERT INTO m (k, v) VALUES (1, 'a;b'); CONSISTENCY QUORUM; EXPAND ON; SELECT * FROM m; -- done\nSHOW VERSION; SHOW HOST; SERIAL CONSISTENCY")
+	for _, want := range []string{
+		"consistency level is QUORUM", "@ Row 1", " v | a;b", "(1 rows)", "[Cassandra 5.0.9 | CQL spec 3.4.7 | Native protocol v5]",
+		"Connected to Test Cluster at " + s.addr, "serial consistency level is SERIAL",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	out = mustRun(t, "shell", "--host", s.addr, "-e", "TRACING ON; SELECT * FROM chat.m")
+	traced := mustRun(t, "shell", "--host", s.addr, "-e", "SELECT session_id FROM system_traces.sessions")
+	id := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(traced)
+	if again := mustRun(t, "shell", "--host", s.addr, "-e", "SHOW SESSION "+id); !strings.Contains(again, "activity") || !strings.Contains(out, "activity") {
+		t.Errorf("session %s: %s", id, again)
+	}
+
+	inner, outer := filepath.Join(dir, "inner.cql"), filepath.Join(dir, "outer.cql")
+	for name, text := range map[string]string{
+		inner: "/* two\n rows; */ INSERT INTO chat.m (k, v)\n VALUES (2, 'x'); INSERT INTO chat.m (k) VALUES (3);\nEXIT\nnot reached;\n",
+		outer: "SOURCE '" + inner + "'\nDESCRIBE KEYSPACES\nSELECT count(*) FROM chat.m;\n-- the end\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := mustRun(t, "shell", "--host", s.addr, "-f", outer); !strings.Contains(out, "system_schema") || !strings.Contains(out, "     3\n") {
+		t.Error(out)
+	}
+	loop := filepath.Join(dir, "loop.cql")
+	if err := os.WriteFile(loop, []byte("SOURCE '"+loop+"';"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ want, flag, text string }{
+		{"files run one another", "-f", loop},
+		{"no such file", "-f", filepath.Join(dir, "none")},
+		{"no such file", "-e", "SOURCE '/none'"},
+		{"in single quotes", "-e", "SOURCE x"},
+		{"SHOW takes", "-e", "SHOW ME"},
+		{"line 1:0", "-e", "SELEC; SHOW VERSION"},
+		{"incomplete statement", "-f", writeFile(t, filepath.Join(dir, "half.cql"), "SELECT 1")},
+		{"is no serial consistency level", "-e", "SERIAL CONSISTENCY ONE"},
+	} {
+		if out, err := run(t, "shell", "--host", s.addr, tc.flag, tc.text); err == nil || !strings.Contains(out, tc.want) {
+			t.Errorf("%s: %v, %q not in %s", tc.text, err, tc.want, out)
+		}
+	}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func TestBenchRunsEveryOperation(t *testing.T) {
