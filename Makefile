@@ -6,7 +6,7 @@ GO ?= go
 VENV := .venv
 BIN := bin/varve
 
-.PHONY: build run test lint unit race clients lab0 fuzz soak soak-server bench bench-peers tools venv clean
+.PHONY: build run test lint unit race clients lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
@@ -71,6 +71,15 @@ bench:
 bench-peers: build
 	@test -n "$(CASSANDRA)" || { echo "give CASSANDRA=<script that starts a Cassandra>, see bench/peers.py" >&2; exit 2; }
 	python3 bench/peers.py --varve $(BIN) --cassandra $(CASSANDRA) --out docs/performance.md
+
+# What deletes cost the reads after them, and whether their space comes back, in 15 to 20 minutes; about two with
+# FLAGS="--rows 33334 --samples 500". Beside a real Cassandra too: CASSANDRA=path/to/cassandra.sh
+bench-deletes: build
+	$(GO) run ./bench/deletes --varve $(BIN) $(if $(CASSANDRA),--cassandra $(CASSANDRA)) $(FLAGS)
+
+# How far the server is from a bare echo server and from the engine alone; pages with compactions running and paused.
+bench-limits: build
+	$(GO) run ./bench/limits --varve $(BIN) $(FLAGS)
 
 clean:
 	rm -rf bin $(VENV) test/clients/node/node_modules test/clients/java/target

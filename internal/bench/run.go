@@ -23,6 +23,7 @@ type Options struct {
 	Rate        float64 // open loop: operations a second; 0: closed loop
 	Conns       int
 	Rows        int // rows the table holds, or will
+	First       int // the row that the first insert or delete is of
 	Channels    int // partitions they are spread over
 	BodyBytes   int
 	Consistency cqlwire.Consistency
@@ -36,7 +37,7 @@ func (o *Options) Validate() error {
 	switch {
 	case !slices.Contains(Ops, o.Op):
 		return fmt.Errorf("operation %q is not one of %v", o.Op, Ops)
-	case o.N < 1 || o.InFlight < 1 || o.Conns < 1 || o.Rows < 1 || o.Channels < 1 || o.BodyBytes < 0 || o.Warm < 0 || o.Rate < 0:
+	case o.N < 1 || o.InFlight < 1 || o.Conns < 1 || o.Rows < 1 || o.Channels < 1 || o.BodyBytes < 0 || o.Warm < 0 || o.Rate < 0 || o.First < 0:
 		return errors.New("counts must be positive")
 	case o.Rows < o.Channels:
 		return fmt.Errorf("%d rows are fewer than %d channels", o.Rows, o.Channels)
@@ -51,6 +52,8 @@ type Result struct {
 	Seconds, PerSecond         float64
 	P50, P95, P99, P999, Worst float64
 	FirstError                 string `json:",omitempty"`
+	// Latencies are all samples, from the shortest.
+	Latencies []time.Duration `json:"-"`
 }
 
 // Run runs the operations and returns their latencies' distribution.
@@ -103,7 +106,7 @@ func (r *runner) phase(ctx context.Context, n int, rate float64) (Result, error)
 		w.rng = rand.New(rand.NewPCG(r.o.Seed, uint64(g)))
 		w.body = make([]byte, r.o.BodyBytes)
 		wg.Go(func() {
-			mine := make([]time.Duration, 0, n/r.o.InFlight+16)
+			mine := make([]time.Duration, 0, min(n/r.o.InFlight+16, 1<<16))
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= n {
@@ -115,6 +118,9 @@ func (r *runner) phase(ctx context.Context, n int, rate float64) (Result, error)
 					wait(due)
 				}
 				if err := w.do(ctx, r.o.Op, i); err != nil {
+					if ctx.Err() != nil {
+						break // cut off, neither a failure nor a latency
+					}
 					failed.Add(1)
 					text := err.Error()
 					first.CompareAndSwap(nil, &text)
@@ -150,6 +156,7 @@ func (r *Result) summarise(sorted []time.Duration) {
 	at := func(p float64) float64 {
 		return float64(sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]) / 1e3
 	}
+	r.Latencies = sorted
 	r.PerSecond = float64(r.N) / r.Seconds
 	r.P50, r.P95, r.P99, r.P999, r.Worst = at(.5), at(.95), at(.99), at(.999), at(1)
 }

@@ -82,13 +82,13 @@ func scatter(i, m int) int { return int(uint64(i) % uint64(m) * 2_654_435_761 % 
 func (w *worker) do(ctx context.Context, op string, i int) error {
 	switch op {
 	case "insert":
-		return w.doInsert(ctx, i%w.o.Rows)
+		return w.doInsert(ctx, (w.o.First+i)%w.o.Rows)
 	case "read":
 		return w.doRead(ctx, w.rng.IntN(w.o.Rows))
 	case "page":
 		return w.doPage(ctx)
 	case "delete":
-		w.key(scatter(i, w.o.Rows))
+		w.key(scatter(w.o.First+i, w.o.Rows))
 		return w.exec(ctx, w.erase, 3, -1)
 	}
 	// mixed: four reads or pages to one insert.

@@ -128,3 +128,17 @@ func DiskOf(dir string) (Disk, error) {
 	})
 	return d, err
 }
+
+// WrittenBy is how many bytes a process has had written to disk.
+func WrittenBy(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "write_bytes:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/io does not tell write_bytes", pid)
+}
