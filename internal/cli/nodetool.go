@@ -61,6 +61,19 @@ func newNodetool() *cobra.Command {
 	call("statusautocompaction", "Print whether the store compacts on its own", nodetoolAutoCompactionStatus)
 	call("settombstonethresholds WARN FAIL", "Set the tombstone thresholds until the next start", nodetoolSetThresholds)
 	call("gettombstonethresholds", "Print the tombstone thresholds", nodetoolGetThresholds)
+	var category string
+	var expand bool
+	guardrails := call("getguardrailsconfig [NAME]", "Print the guardrails in force",
+		func(ctx context.Context, c *console.Client, w io.Writer, args []string) error {
+			return nodetoolGetGuardrails(category, expand)(ctx, c, w, args)
+		})
+	guardrails.Flags().StringVarP(&category, "category", "c", "", "only values, thresholds, flags or others")
+	guardrails.Flags().BoolVar(&expand, "expand", false, "print the names that the configuration has")
+	set := call("setguardrailsconfig NAME VALUE [VALUE]", "Set a guardrail until the next start: true or false, or the fail and the warn threshold",
+		nodetoolSetGuardrails)
+	takeNegatives(set, &data)
+	takeNegatives(call("settings [NAME [VALUE]]", "Print the settings in force, or set one that may change while the server runs",
+		nodetoolSettings), &data)
 	var tag, table string
 	snapshot := call("snapshot [KEYSPACE ...]", "Take a snapshot", func(ctx context.Context, c *console.Client, w io.Writer, args []string) error {
 		return nodetoolSnapshot(ctx, c, w, tag, table, args)

@@ -143,10 +143,12 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 		return err
 	}
 	var srv *server.Server
+	limits := exec.NewLimits()
+	settings := console.NewSettings(c, limits)
 	engine, err := exec.New(exec.Options{
-		Store: st, Catalog: catalog, Logger: log, Node: node, Limits: limitsOf(c), Auth: c.Auth == "password",
+		Store: st, Catalog: catalog, Logger: log, Node: node, Limits: limits, Auth: c.Auth == "password",
 		Clients:  func() []exec.ClientInfo { return srv.Clients() },
-		Settings: func() []exec.Setting { return settingsOf(c) },
+		Settings: settings.List,
 	})
 	if err != nil {
 		return fmt.Errorf("start executor: %w", err)
@@ -157,7 +159,8 @@ func runServer(ctx context.Context, c *config.Config, started time.Time) (err er
 	}
 	doors.web.Store, doors.web.Engine, doors.web.Server, doors.web.Version = st, engine, srv, fullVersion()
 	admin := &console.Admin{
-		Store: st, Catalog: catalog, Engine: engine, Config: c, Node: node, Version: fullVersion(), Started: started,
+		Settings: settings,
+		Store:    st, Catalog: catalog, Engine: engine, Config: c, Node: node, Version: fullVersion(), Started: started,
 	}
 	return serveAll(ctx, log, srv, admin, doors, func() {
 		log.Info("ready", "cql", doors.cql.Addr().String(), "http", doors.httpAddress(),

@@ -26,28 +26,6 @@ func storeOptions(c *config.Config, log *slog.Logger, tables func() []*schema.Ta
 	return o
 }
 
-func limitsOf(c *config.Config) *exec.Limits {
-	l := exec.NewLimits()
-	l.TombstoneWarn.Store(c.TombstoneWarnThreshold)
-	l.TombstoneFail.Store(c.TombstoneFailureThreshold)
-	l.TombstonesAll.Store(c.TombstonesCounted == "all")
-	l.BatchWarnBytes.Store(int64(c.BatchSizeWarnThreshold))
-	l.BatchFailBytes.Store(int64(c.BatchSizeFailThreshold))
-	l.SlowQueryMillis.Store(c.SlowQueryLogTimeout.Milliseconds())
-	l.ReadTimeoutMillis.Store(c.ReadRequestTimeout.Milliseconds())
-	l.RangeTimeoutMillis.Store(c.RangeRequestTimeout.Milliseconds())
-	l.WriteTimeoutMillis.Store(c.WriteRequestTimeout.Milliseconds())
-	return l
-}
-
-func settingsOf(c *config.Config) []exec.Setting {
-	var out []exec.Setting
-	for _, kv := range c.Values() {
-		out = append(out, exec.Setting{Name: kv[0], Value: kv[1]})
-	}
-	return out
-}
-
 func serverOptions(c *config.Config, engine *exec.Engine, l net.Listener, log *slog.Logger) server.Options {
 	return server.Options{
 		Backend: engine, Logger: log, TLS: tlsOptions(c.CQLTLS),

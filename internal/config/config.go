@@ -91,9 +91,15 @@ type Config struct {
 	CQLTLS  TLS `yaml:"cql_tls"`
 	HTTPTLS TLS `yaml:"http_tls"`
 
+	// Guardrails warn of, or refuse, what hurts later.
+	Guardrails `yaml:",inline"`
+
 	// LogLevel is debug, info (the default), warn or error; LogFormat is text (the default) or json.
 	LogLevel  string `yaml:"log_level"`
 	LogFormat string `yaml:"log_format"`
+
+	// lines are where the file sets what, for errors.
+	lines map[string]string
 }
 
 // TLS names the files of one listener's TLS; they are read again when they change.
@@ -125,6 +131,7 @@ func Default() *Config {
 		NativeTransportMaxConcurrentConnections:      -1,
 		NativeTransportMaxConcurrentConnectionsPerIP: -1,
 		NativeTransportMaxFrameSize:                  16 << 20,
+		Guardrails:                                   defaultGuardrails(),
 		LogLevel:                                     "info", LogFormat: "text",
 	}
 }
@@ -145,10 +152,26 @@ func (c *Config) LoadYAML(name string, text []byte) error {
 	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration %s: %w", name, plainYAMLError(err))
 	}
+	c.noteLines(name, text)
 	if err := dec.Decode(new(Config)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("configuration %s: a second YAML document follows; put everything in one", name)
 	}
 	return nil
+}
+
+// noteLines keeps where the file sets each key.
+func (c *Config) noteLines(name string, text []byte) {
+	var doc yaml.Node
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return
+	}
+	if c.lines == nil {
+		c.lines = map[string]string{}
+	}
+	root := doc.Content[0]
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		c.lines[root.Content[i].Value] = fmt.Sprintf("%s line %d", name, root.Content[i].Line)
+	}
 }
 
 var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
@@ -170,6 +193,9 @@ func plainYAMLError(err error) error {
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(key, format string, args ...any) {
+		if line := c.lines[key]; line != "" {
+			key = line + ": " + key
+		}
 		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{key}, args...)...))
 	}
 	oneOf := func(key, v string, allowed ...string) {
@@ -203,6 +229,14 @@ func (c *Config) Validate() error {
 	oneOf("tombstones_counted", c.TombstonesCounted, "walked", "all")
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	oneOf("log_format", c.LogFormat, "text", "json")
+	c.Guardrails.check(bad)
+	for key, n := range map[string]int64{
+		"tombstone_warn_threshold": c.TombstoneWarnThreshold, "tombstone_failure_threshold": c.TombstoneFailureThreshold,
+	} {
+		if n < 0 {
+			bad(key, "%d is no count of tombstones; 0 turns it off", n)
+		}
+	}
 	if c.SyncPeriod <= 0 {
 		bad("sync_period", "%v must be positive", c.SyncPeriod)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -26,25 +27,38 @@ func TestLoadYAML(t *testing.T) {
 	want.CQL, want.CacheSize, want.SyncPeriod = "0.0.0.0:9142", 1<<30, 50*time.Millisecond
 	want.DataDirectories = []string{"a", "b"}
 	want.CQLTLS = TLS{Certificate: "c.pem", Key: "k.pem"}
-	if d := cmp.Diff(want, c); d != "" {
+	if d := cmp.Diff(want, c, cmpopts.IgnoreUnexported(Config{})); d != "" {
 		t.Fatal(d)
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ yaml, want string }{
-		"unknown key":      {"cql: 127.0.0.1:1\nnative_port: 3\n", `line 2: there is no setting "native_port"`},
-		"unknown nested":   {"cql_tls:\n  cert: x\n", `line 2: there is no setting "cert"`},
-		"bad size":         {"cache_size: lots\n", `line 1: "lots" is not a size`},
-		"negative size":    {"cache_size: -1\n", `is not a size`},
-		"bad type":         {"tombstone_warn_threshold: many\n", "line 1"},
-		"second document":  {"cql: 127.0.0.1:1\n---\nhttp: 127.0.0.1:2\n", "second YAML document"},
-		"bad enum":         {"auth: kerberos\n", `auth: "kerberos" is not one of`},
-		"journal mismatch": {"data_directories: [a, b]\njournal_directories: [j]\n", "1 given for 2 data directories"},
-		"bad address":      {"cql: localhost\n", "cql:"},
-		"half TLS":         {"http_tls:\n  key: k\n", "http_tls: certificate and key belong together"},
-		"bad broadcast":    {"broadcast_address: myhost\n", "broadcast_address"},
-		"duplicate key":    {"cql: 127.0.0.1:1\ncql: 127.0.0.1:2\n", "already defined"},
+		"unknown key":             {"cql: 127.0.0.1:1\nnative_port: 3\n", `line 2: there is no setting "native_port"`},
+		"unknown nested":          {"cql_tls:\n  cert: x\n", `line 2: there is no setting "cert"`},
+		"bad size":                {"cache_size: lots\n", `line 1: "lots" is not a size`},
+		"negative size":           {"cache_size: -1\n", `is not a size`},
+		"bad type":                {"tombstone_warn_threshold: many\n", "line 1"},
+		"second document":         {"cql: 127.0.0.1:1\n---\nhttp: 127.0.0.1:2\n", "second YAML document"},
+		"bad enum":                {"auth: kerberos\n", `auth: "kerberos" is not one of`},
+		"journal mismatch":        {"data_directories: [a, b]\njournal_directories: [j]\n", "1 given for 2 data directories"},
+		"bad address":             {"cql: localhost\n", "cql:"},
+		"half TLS":                {"http_tls:\n  key: k\n", "http_tls: certificate and key belong together"},
+		"bad broadcast":           {"broadcast_address: myhost\n", "broadcast_address"},
+		"guardrail zero":          {"cql: 127.0.0.1:1\ntables_warn_threshold: 0\n", "line 2: 0 is not allowed; if attempting to disable use -1"},
+		"guardrail negative":      {"tables_warn_threshold: -2\n", "line 1: negative values are not allowed, outside of -1 which disables the guardrail"},
+		"guardrail size zero":     {"partition_size_warn_threshold: 0B\n", "line 1: 0 is not allowed"},
+		"guardrail size negative": {"partition_size_warn_threshold: -5MiB\n", `line 1: "-5MiB" is not a size`},
+		"guardrail text":          {"page_size_fail_threshold: many\n", "line 1"},
+		"guardrail warn over fail": {
+			"cql: 127.0.0.1:1\npage_size_warn_threshold: 9\npage_size_fail_threshold: 5\n",
+			"f.yaml line 2: page_size_warn_threshold: The warn threshold 9 for page_size_warn_threshold should be lower than the fail threshold 5",
+		},
+		"guardrail size over": {
+			"collection_size_fail_threshold: 1KiB\ncollection_size_warn_threshold: 1MiB\n",
+			"f.yaml line 2: collection_size_warn_threshold: The warn threshold 1MiB for",
+		},
+		"duplicate key": {"cql: 127.0.0.1:1\ncql: 127.0.0.1:2\n", "already defined"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := Default()
@@ -105,7 +119,7 @@ func TestExampleFileHoldsTheDefaults(t *testing.T) {
 	if len(c.JournalDirectories) == 0 {
 		c.JournalDirectories = nil
 	}
-	if d := cmp.Diff(Default(), c); d != "" {
+	if d := cmp.Diff(Default(), c, cmpopts.IgnoreUnexported(Config{})); d != "" {
 		t.Fatal(d)
 	}
 	for _, k := range Keys() {

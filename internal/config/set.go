@@ -82,8 +82,13 @@ func (c *Config) Values() [][2]string {
 
 func walk(v reflect.Value, prefix string, f func(string, reflect.Value)) {
 	for i := range v.NumField() {
+		if !v.Type().Field(i).IsExported() {
+			continue
+		}
 		key := prefix + v.Type().Field(i).Tag.Get("yaml")
-		if fv := v.Field(i); fv.Kind() == reflect.Struct {
+		if fv := v.Field(i); strings.HasSuffix(key, ",inline") {
+			walk(fv, prefix, f)
+		} else if fv.Kind() == reflect.Struct {
 			walk(fv, key+".", f)
 		} else {
 			f(key, fv)
@@ -107,6 +112,8 @@ func setField(f reflect.Value, value string) error {
 			return fmt.Errorf("%q is not a whole number", value)
 		}
 		*p = n
+	case interface{ setText(string) error }:
+		return p.setText(value)
 	case *Bytes:
 		b, err := ParseBytes(value)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,9 +27,11 @@ type Admin struct {
 	Catalog *schema.Catalog
 	Engine  *exec.Engine
 	Config  *config.Config
-	Node    exec.Node
-	Version string
-	Started time.Time
+	// Settings are those in force, of which Config may have become outdated.
+	Settings *Settings
+	Node     exec.Node
+	Version  string
+	Started  time.Time
 
 	snapshotMu sync.Mutex // snapshots of one name would share an unfinished directory
 }
@@ -104,6 +107,10 @@ func (a *Admin) Handler() http.Handler {
 	handle(mux, "GET /v1/thresholds", func(_ context.Context, _ struct{}) (Thresholds, error) {
 		l := a.Engine.Limits()
 		return Thresholds{l.TombstoneWarn.Load(), l.TombstoneFail.Load()}, nil
+	})
+	handle(mux, "GET /v1/settings", func(_ context.Context, _ struct{}) ([]exec.Setting, error) { return a.Settings.List(), nil })
+	handle(mux, "POST /v1/settings", func(_ context.Context, v map[string]string) (struct{}, error) {
+		return struct{}{}, a.Settings.Set(v)
 	})
 	handle(mux, "POST /v1/thresholds", func(_ context.Context, t Thresholds) (struct{}, error) {
 		return struct{}{}, a.setThresholds(t)
@@ -233,8 +240,8 @@ func (a *Admin) setThresholds(t Thresholds) error {
 	if t.Warn < 0 || t.Fail < 0 {
 		return badRequest("tombstone thresholds are counts, got warn %d and fail %d", t.Warn, t.Fail)
 	}
-	l := a.Engine.Limits()
-	l.TombstoneWarn.Store(t.Warn)
-	l.TombstoneFail.Store(t.Fail)
-	return nil
+	return a.Settings.Set(map[string]string{
+		"tombstone_warn_threshold":    strconv.FormatInt(t.Warn, 10),
+		"tombstone_failure_threshold": strconv.FormatInt(t.Fail, 10),
+	})
 }

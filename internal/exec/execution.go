@@ -141,6 +141,9 @@ func (p *planner) partitionKeyIndexes(t *schema.Table) []int {
 type adminPlan struct{ st cql.Statement }
 
 func (a *adminPlan) run(ctx context.Context, x *execution) (*Result, error) {
+	if err := x.guardSchema(a.st); err != nil {
+		return nil, err
+	}
 	res, ok, err := x.e.runAdmin(ctx, x.s, a.st, x.p)
 	if err != nil {
 		return nil, err
@@ -215,5 +218,9 @@ func (x *execution) with(values []value) *execution {
 	c := *x
 	c.values = values
 	c.warnings = nil
+	c.root = x
+	if x.root != nil {
+		c.root = x.root
+	}
 	return &c
 }

@@ -19,6 +19,7 @@ type Limits struct {
 	ReadTimeoutMillis  atomic.Int64 // read_request_timeout, 5000
 	RangeTimeoutMillis atomic.Int64 // range_request_timeout, 10000
 	WriteTimeoutMillis atomic.Int64 // write_request_timeout, 2000
+	Guardrails         Guardrails   // all off
 }
 
 // NewLimits returns the defaults.

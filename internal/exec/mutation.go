@@ -44,6 +44,9 @@ func (mu *mutation) times() error {
 	m, x := mu.m, mu.x
 	mu.ts, mu.ttl = x.timestamp, m.t.Options.DefaultTTL
 	if m.timestamp != nil {
+		if err := x.ensure(FlagUserTimestamps, ""); err != nil {
+			return err
+		}
 		v, err := m.timestamp.eval(x)
 		switch {
 		case err != nil:

@@ -93,6 +93,11 @@ func (mu *mutation) apply(ops []operation) error {
 				mu.size += cellBytes
 				continue
 			}
+			if mu.x.guards() {
+				if err := mu.guardCell(op, v.Bytes); err != nil {
+					return err
+				}
+			}
 			mu.rb.Set(op.col, mu.ts, mu.ttl, v.Bytes)
 			mu.size += cellBytes + len(v.Bytes)
 			if op.indexes != nil {
@@ -111,6 +116,11 @@ func (mu *mutation) apply(ops []operation) error {
 
 func (mu *mutation) applyOther(op *operation, v value) error {
 	mu.size += complexBytes
+	if op.kind.reads() {
+		if err := mu.x.ensure(FlagReadBeforeWriteListOperations, listFeatures[op.kind]); err != nil {
+			return err
+		}
+	}
 	switch op.kind {
 	case opOverwrite:
 		mu.listWrite(op, pendingCell{clear: true})
@@ -156,6 +166,11 @@ func (mu *mutation) setElement(op *operation, path, v []byte) error {
 		mu.unsetElement(op, path)
 		return nil
 	}
+	if mu.x.guards() {
+		if err := mu.guardElement(op, path, v); err != nil {
+			return err
+		}
+	}
 	mu.listWrite(op, pendingCell{path: path, value: v})
 	mu.rb.SetElement(op.col, path, mu.ts, mu.ttl, v)
 	mu.size += cellBytes + len(path) + len(v)
@@ -183,6 +198,11 @@ func (mu *mutation) setElements(op *operation, b []byte, prepend bool) error {
 	elems, err := cqltype.SplitCollection(t, b)
 	if err != nil {
 		return invalidf("%s", err.Error())
+	}
+	if mu.x.guards() {
+		if err := mu.guardCollection(op, elems); err != nil {
+			return err
+		}
 	}
 	switch t.Kind {
 	case cqltype.KindList:

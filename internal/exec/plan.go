@@ -44,6 +44,7 @@ type execution struct {
 	start     time.Time        // of the request, for the slow log
 	text      string           // of the statement; "": a batch of the protocol
 	reads     store.ReadStats  // what its reads met, for the slow log
+	root      *execution       // that of the batch, where this is of one of its statements
 }
 
 // term is a planned expression without columns: what may stand in VALUES,

@@ -52,6 +52,8 @@ type selectPlan struct {
 	driver *restriction
 
 	used []*schema.Column // columns selected, for the rebuilt text
+
+	allowFiltering bool // ALLOW FILTERING was written
 }
 
 // ordering is one column of a sort after the read.
@@ -66,7 +68,7 @@ func (p *planner) planSelect(st *cql.Select) (*selectPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp := &selectPlan{table: t, json: st.JSON, distinct: st.Distinct, wild: len(st.Items) == 0}
+	sp := &selectPlan{table: t, json: st.JSON, distinct: st.Distinct, wild: len(st.Items) == 0, allowFiltering: st.AllowFiltering}
 	if t.Virtual {
 		if sp.virtual = virtualTable(t); sp.virtual == nil {
 			return nil, invalidf("table %s.%s cannot be read", t.Keyspace, t.Name)

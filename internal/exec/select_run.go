@@ -142,6 +142,11 @@ func (r *selectRun) free() {
 // begin evaluates limits, filters and the paging state.
 func (r *selectRun) begin() (err error) {
 	sp, x := r.plan, r.x
+	if x.guards() {
+		if err := sp.guard(x); err != nil {
+			return err
+		}
+	}
 	if r.limit, err = evalLimit(x, sp.limit); err != nil {
 		return err
 	}

@@ -99,6 +99,14 @@ func (w *where) productKeys(x *execution, sc *whereScratch) error {
 	if n == 0 {
 		return nil
 	}
+	if w.kind == "SELECT" && x.guards() {
+		if err := x.guard(GuardInSelectCartesianProduct, int64(n), "partition key"); err != nil {
+			return err
+		}
+		if err := x.guard(GuardPartitionKeysInSelect, int64(n), w.t.Name); err != nil {
+			return err
+		}
+	}
 	comps := make([][]byte, len(sets))
 	at := make([]int, len(sets))
 	for {

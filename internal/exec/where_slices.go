@@ -35,6 +35,9 @@ func (w *where) appendSlices(x *execution, sc *whereScratch) (all, rows bool, er
 			break
 		}
 		if r.op == restrictSlice {
+			if err := w.guardSlices(x, len(prefixes)); err != nil {
+				return false, false, err
+			}
 			return false, false, w.productSlices(x, sc, prefixes, r)
 		}
 		more, err := w.values(x, r)
@@ -50,11 +53,22 @@ func (w *where) appendSlices(x *execution, sc *whereScratch) (all, rows bool, er
 	if pos == 0 {
 		return true, false, nil
 	}
+	if err := w.guardSlices(x, len(prefixes)); err != nil {
+		return false, false, err
+	}
 	for _, p := range prefixes {
 		b := store.Bound{Prefix: p, Inclusive: true}
 		sc.slices = append(sc.slices, store.Slice{Start: b, End: b})
 	}
 	return false, pos == len(w.t.Clustering), nil
+}
+
+// guardSlices checks how many rows or slices the IN restrictions of a SELECT make.
+func (w *where) guardSlices(x *execution, n int) error {
+	if n < 2 || w.kind != "SELECT" {
+		return nil
+	}
+	return x.guard(GuardInSelectCartesianProduct, int64(n), "clustering key")
 }
 
 // simpleSlices: equalities on single columns, and at most a slice on one after them.
