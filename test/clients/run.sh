@@ -21,7 +21,7 @@ start() {
   local name=$1 host=$2 port=$3
   shift 3
   # The tests' own variables are no settings of the server.
-  env -u VARVE_BIN -u VARVE_ADDR -u VARVE_SECURE_ADDR -u VARVE_SECURE_CA "$varve" serve --data "$work/$name" --cql "$host:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
+  env $(compgen -e VARVE_ | sed "s/^/-u /") "$varve" serve --data "$work/$name" --cql "$host:$port" --http "" "$@" >"$work/$name.log" 2>&1 &
   local pid=$!
   pids+=("$pid")
   for _ in $(seq 1500); do
@@ -40,6 +40,13 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
   -addext "subjectAltName=IP:127.0.0.1" -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start plain 127.0.0.1 $plain
 start secure 127.0.0.1 $secure --auth password --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem"
+# The certificate that this one asks of clients signs itself, as the server's does.
+mutual=29242
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=varve-client \
+  -keyout "$work/client-key.pem" -out "$work/client.pem" 2>/dev/null
+start mutual 127.0.0.1 $mutual --set "cql_tls.certificate=$work/cert.pem" --set "cql_tls.key=$work/key.pem" \
+  --set "cql_tls.client_ca=$work/client.pem" --set cql_tls.require_client_auth=true
+export VARVE_MUTUAL_ADDR=127.0.0.1:$mutual VARVE_MUTUAL_CERT=$work/client.pem VARVE_MUTUAL_KEY=$work/client-key.pem
 export VARVE_BIN=$varve VARVE_ADDR=127.0.0.1:$plain VARVE_SECURE_ADDR=127.0.0.1:$secure VARVE_SECURE_CA=$work/cert.pem CQLSH=$venv/bin/cqlsh
 failed=0
 for suite in "$@"; do
@@ -55,7 +62,7 @@ for suite in "$@"; do
     *) echo "unknown suite $suite" >&2; exit 2;;
   esac
 done
-for name in plain secure gocql; do
+for name in plain secure mutual gocql; do
   if [ -e "$work/$name.log" ] && grep -n 'panic\|goroutine [0-9]* \[' "$work/$name.log"; then
     echo "the $name server panicked" >&2
     failed=1

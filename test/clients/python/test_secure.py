@@ -93,3 +93,43 @@ def test_cqlsh_logs_in_over_tls(tmp_path):
         t.expect("Unauthorized")
     admin.execute(f"DROP ROLE {name}")
     root.shutdown()
+
+
+MUTUAL = os.environ.get("VARVE_MUTUAL_ADDR")
+mutual = pytest.mark.skipif(not MUTUAL, reason="VARVE_MUTUAL_ADDR is not given")
+
+
+def certified(with_certificate=True):
+    ctx = ssl.create_default_context(cafile=os.environ["VARVE_SECURE_CA"])
+    if with_certificate:
+        ctx.load_cert_chain(os.environ["VARVE_MUTUAL_CERT"], os.environ["VARVE_MUTUAL_KEY"])
+    return ctx
+
+
+@mutual
+@pytest.mark.parametrize("version", [4, 5])
+def test_client_certificate(version):
+    cluster, s = connect(MUTUAL, ssl_context=certified(), protocol_version=version)
+    row = s.execute("SELECT ssl_enabled, ssl_protocol FROM system_views.clients LIMIT 1").one()
+    assert row.ssl_enabled and row.ssl_protocol.startswith("TLSv1.")
+    cluster.shutdown()
+
+
+@mutual
+def test_without_client_certificate():
+    for ctx in (certified(False), None):
+        with pytest.raises(NoHostAvailable) as e:
+            connect(MUTUAL, ssl_context=ctx, connect_timeout=3)
+        if ctx is None:
+            assert "encrypted connections only" in str(e.value)
+
+
+@mutual
+def test_cqlsh_with_client_certificate(tmp_path):
+    host, port = split(MUTUAL)
+    rc = tmp_path / "cqlshrc"
+    rc.write_text(f"[ssl]\ncertfile = {os.environ['VARVE_SECURE_CA']}\nvalidate = true\n"
+                  f"userkey = {os.environ['VARVE_MUTUAL_KEY']}\nusercert = {os.environ['VARVE_MUTUAL_CERT']}\n")
+    argv = [os.environ.get("CQLSH", "cqlsh"), "--ssl", "--cqlshrc", str(rc), host, str(port), "-e", "SHOW HOST"]
+    with Terminal(argv, env={"HOME": str(tmp_path)}) as t:
+        t.expect("Connected to Test Cluster")
