@@ -285,15 +285,12 @@ func (r *batchRun) runReading(ctx context.Context) (*Result, error) {
 	}
 	defer l.Unlock()
 	var stats store.ReadStats
-	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats})
+	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats, Deadline: deadlineOf(ctx)})
 	b := r.x.newBatch()
-	err = r.fill(b, view)
-	if cerr := view.Close(); err == nil {
-		err = cerr
-	}
+	err = closing(view, func() error { return r.fill(b, view) })
 	if err != nil {
 		b.Discard()
-		return nil, err
+		return nil, timedOut(err, r.x.p.Consistency, r.writeType())
 	}
 	w := &writeResult{}
 	if w.commit, err = l.Apply(ctx, b); err != nil {

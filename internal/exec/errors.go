@@ -104,12 +104,17 @@ func writeTimeout(cl cqlwire.Consistency, writeType string) error {
 	}
 }
 
-// writeError is wireError for what Store.Apply and Store.Lock return.
-func writeError(err error, cl cqlwire.Consistency, writeType string) error {
+// timedOut is the error of a write that met its deadline; others stay as they are.
+func timedOut(err error, cl cqlwire.Consistency, writeType string) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrDeadline) {
 		return writeTimeout(cl, writeType)
 	}
-	return wireError(err)
+	return err
+}
+
+// writeError is wireError for what Store.Apply and Store.Lock return.
+func writeError(err error, cl cqlwire.Consistency, writeType string) error {
+	return wireError(timedOut(err, cl, writeType))
 }
 
 // unprepared tells a client to prepare the statement (again).

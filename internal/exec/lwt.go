@@ -82,13 +82,16 @@ func (r *casRequest) run(ctx context.Context) (*Result, error) {
 	}
 	defer l.Unlock()
 	var stats store.ReadStats
-	view := r.x.e.opts.Store.View(store.ReadOptions{NowSec: r.x.nowSec, Stats: &stats, TrackNewest: true})
-	res, err := r.decide(ctx, l, view, &stats)
-	r.x.reads.Add(&stats)
-	if cerr := view.Close(); err == nil && cerr != nil {
-		return nil, wireError(cerr)
-	}
-	return res, err
+	view := r.x.e.opts.Store.View(store.ReadOptions{
+		NowSec: r.x.nowSec, Stats: &stats, TrackNewest: true, Deadline: deadlineOf(ctx),
+	})
+	var res *Result
+	err = closing(view, func() (err error) {
+		res, err = r.decide(ctx, l, view, &stats)
+		r.x.reads.Add(&stats)
+		return err
+	})
+	return res, timedOut(err, r.x.p.Consistency, "CAS")
 }
 
 // decide reads the rows, checks the conditions, and either applies the changes
@@ -102,7 +105,7 @@ func (r *casRequest) decide(
 	}
 	r.x.trace.Event("Reading existing values for CAS precondition")
 	if err := r.read(view); err != nil {
-		return nil, wireError(err)
+		return nil, writeError(err, r.x.p.Consistency, "CAS")
 	}
 	r.newest = stats.NewestTimestamp
 	ok, err := r.holds()

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"time"
 
 	"varve/internal/cqlwire"
 	"varve/internal/schema"
@@ -65,6 +66,7 @@ type writeResult struct {
 
 // apply applies a batch and makes the answer of an unconditional write.
 func (x *execution) apply(ctx context.Context, b *store.Batch, logged bool, writeType string) (*Result, error) {
+	b.WaitAtMost(time.Duration(x.e.opts.Limits.WriteTimeoutMillis.Load()) * time.Millisecond)
 	if x.trace != nil {
 		x.trace.Event("Appending to commitlog")
 		x.trace.Event("Adding to memtable")
@@ -142,20 +144,20 @@ func (m *modifyPlan) runReading(ctx context.Context, x *execution) (*Result, err
 	defer l.Unlock()
 	b := x.newBatch()
 	var stats store.ReadStats
-	view := x.e.opts.Store.View(store.ReadOptions{NowSec: x.nowSec, Stats: &stats})
+	view := x.e.opts.Store.View(store.ReadOptions{NowSec: x.nowSec, Stats: &stats, Deadline: deadlineOf(ctx)})
 	mu.b, mu.view = b, view
-	if err = mu.times(); err == nil {
-		err = mu.add()
-	}
-	if cerr := view.Close(); err == nil {
-		err = cerr
-	}
+	err = closing(view, func() error {
+		if err := mu.times(); err != nil {
+			return err
+		}
+		return mu.add()
+	})
 	if err == nil {
 		err = x.checkSize(m.t, b)
 	}
 	if err != nil {
 		b.Discard()
-		return nil, err
+		return nil, timedOut(err, x.p.Consistency, "SIMPLE")
 	}
 	r := &writeResult{}
 	c, err := l.Apply(ctx, b)
@@ -166,6 +168,22 @@ func (m *modifyPlan) runReading(ctx context.Context, x *execution) (*Result, err
 	r.Kind = cqlwire.ResultVoid
 	r.Commit = &r.commit
 	return &r.Result, nil
+}
+
+// closing closes a view once f is done with it, also when f panics.
+func closing(view *store.View, f func() error) (err error) {
+	defer func() {
+		if cerr := view.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return f()
+}
+
+// deadlineOf is when a context ends; zero: never.
+func deadlineOf(ctx context.Context) time.Time {
+	d, _ := ctx.Deadline()
+	return d
 }
 
 // writeDeadline bounds how long a write waits for its partitions.

@@ -60,6 +60,8 @@ func (r *selectRun) serialLock(ctx context.Context, keys []store.Key) (*store.Lo
 	if len(keys) == 0 {
 		return nil, nil
 	}
+	ctx, cancel := withTimeout(ctx, r.x.e.opts.Limits.ReadTimeoutMillis.Load())
+	defer cancel()
 	return r.st.Lock(ctx, r.plan.table, keys...)
 }
 

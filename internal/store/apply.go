@@ -87,10 +87,15 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 	if len(b.ops) == 0 {
 		return Commit{}, nil
 	}
+	if held == nil && b.wait.most > 0 {
+		b.wait.Context = ctx
+		ctx = &b.wait
+		defer b.wait.stop()
+	}
 	c := Commit{s: s, start: time.Now(), tbl: b.ops[0].tbl}
 	if b.shards&(b.shards-1) == 0 {
 		sh := s.shards[b.ops[0].shard]
-		pb, err := sh.applyOps(b, held)
+		pb, err := sh.applyOps(ctx, b, held)
 		if err != nil {
 			return Commit{}, err
 		}
@@ -98,7 +103,9 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 		return c, nil
 	}
 	if held == nil {
-		s.fenceMu.RLock()
+		if err := s.fenceMu.take(ctx, false); err != nil {
+			return Commit{}, err
+		}
 		defer s.fenceMu.RUnlock()
 	}
 	if s.watched.Load() && !b.admitted {
@@ -118,7 +125,7 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 		if b.shards>>i&1 == 0 {
 			continue
 		}
-		pb, err := sh.applyOps(b, held)
+		pb, err := sh.applyOps(ctx, b, held)
 		if err != nil {
 			for _, x := range c.more {
 				err = errors.Join(err, s.waitSync(x.batch))
@@ -133,11 +140,11 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 // applyOps commits the batch's changes of one shard. Every change passes the
 // guard of dead spans under its partition's stripe: shared, unless it reads
 // before it writes.
-func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
+func (sh *shard) applyOps(ctx context.Context, b *Batch, held *Lock) (*pebble.Batch, error) {
 	if len(b.ops) == 1 && held == nil {
 		o := &b.ops[0]
 		if o.kind != opRange && o.kind != opCounter {
-			return sh.applyOne(b, o)
+			return sh.applyOne(ctx, b, o)
 		}
 	}
 	var set stripeSet
@@ -150,7 +157,9 @@ func (sh *shard) applyOps(b *Batch, held *Lock) (*pebble.Batch, error) {
 		}
 	}
 	if held == nil {
-		sh.lock(&set)
+		if err := sh.lockWithin(ctx, &set); err != nil {
+			return nil, err
+		}
 		defer sh.unlock(&set)
 	}
 	if err := sh.admit(b); err != nil {
@@ -223,13 +232,15 @@ func (o *op) deletes() bool {
 func (o *op) isRow() bool { return o.kind == opRow || o.kind == opCounter }
 
 // applyOne is applyOps for the most frequent batch: one blind change.
-func (sh *shard) applyOne(b *Batch, o *op) (*pebble.Batch, error) {
+func (sh *shard) applyOne(ctx context.Context, b *Batch, o *op) (*pebble.Batch, error) {
 	lock := &sh.stripes[o.stripe]
 	pb := sh.db.NewBatchWithSize(len(b.buf) + 64)
 	if err := sh.put(pb, b, o); err != nil {
 		return nil, errors.Join(err, pb.Close())
 	}
-	lock.RLock()
+	if err := lock.take(ctx, false); err != nil {
+		return nil, errors.Join(err, pb.Close())
+	}
 	defer lock.RUnlock()
 	if err := sh.admit(b); err != nil {
 		return nil, errors.Join(err, pb.Close())

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
 	"sync"
+	"time"
 
 	"varve/internal/cqltype"
 	"varve/internal/schema"
@@ -45,6 +47,7 @@ type Batch struct {
 	ops    []op
 	shards uint64 // bit set of shards touched
 	row    RowBuilder
+	wait   patience
 	err    error
 
 	cells   []cell // scratch of the builder's slow path
@@ -71,6 +74,42 @@ func (s *Store) NewBatch(nowSec int64) *Batch {
 	b.s, b.nowSec = s, nowSec
 	b.row.b = b
 	return b
+}
+
+// WaitAtMost bounds how long Apply waits for the batch's partitions, besides
+// its context; 0: no more than that.
+func (b *Batch) WaitAtMost(d time.Duration) { b.wait.most = d }
+
+// patience is a context that ends a time after it was first waited for: those
+// who need not wait, as a rule all, pay nothing for it.
+type patience struct {
+	context.Context
+	most   time.Duration
+	timed  context.Context
+	cancel context.CancelFunc
+}
+
+// Done implements context.Context.
+func (p *patience) Done() <-chan struct{} {
+	if p.timed == nil {
+		p.timed, p.cancel = context.WithTimeout(p.Context, p.most)
+	}
+	return p.timed.Done()
+}
+
+// Err implements context.Context.
+func (p *patience) Err() error {
+	if p.timed != nil {
+		return p.timed.Err()
+	}
+	return p.Context.Err()
+}
+
+func (p *patience) stop() {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	*p = patience{}
 }
 
 // Discard drops an unapplied batch for reuse.

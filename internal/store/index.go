@@ -232,6 +232,7 @@ func (i *IndexIter) Close() error {
 }
 
 // RemoveStaleEntry removes an index entry that the caller found stale, unless
+// its partition is in use (the next read finds it again), or
 // stillStale, called under the partition's exclusive stripe with a fresh view, says otherwise.
 func (s *Store) RemoveStaleEntry(t *schema.Table, x *schema.Index, e IndexEntry, stillStale func(*View) bool) error {
 	if s.opts.ReadOnly {
@@ -244,7 +245,9 @@ func (s *Store) RemoveStaleEntry(t *schema.Table, x *schema.Index, e IndexEntry,
 	s.tableByID(x.PhysID).staleSeen.Add(1)
 	sh := s.shards[s.shardOf(e.Key.Token)]
 	stripe := &sh.stripes[stripeOf(e.Key.Token)]
-	stripe.Lock()
+	if !stripe.try(true) {
+		return nil
+	}
 	defer stripe.Unlock()
 	var stats ReadStats
 	v := s.View(ReadOptions{NowSec: s.opts.Clock().Unix(), Stats: &stats})

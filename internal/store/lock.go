@@ -14,7 +14,8 @@ type Lock struct {
 	used uint64
 }
 
-// Lock takes the partitions' stripes exclusively, in order.
+// Lock takes the partitions' stripes exclusively, in order. It waits for them
+// until the context ends.
 func (s *Store) Lock(ctx context.Context, _ *schema.Table, keys ...Key) (*Lock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -30,7 +31,11 @@ func (s *Store) Lock(ctx context.Context, _ *schema.Table, keys ...Key) (*Lock, 
 	}
 	for i, sh := range s.shards {
 		if l.used>>i&1 != 0 {
-			sh.lock(&l.sets[i])
+			if err := sh.lockWithin(ctx, &l.sets[i]); err != nil {
+				l.used &= 1<<i - 1
+				l.Unlock()
+				return nil, err
+			}
 		}
 	}
 	return l, nil

@@ -24,7 +24,9 @@ func (s *Store) TruncateAs(ctx context.Context, t *schema.Table, origin string) 
 	for _, x := range t.Indexes {
 		ids = append(ids, x.PhysID)
 	}
-	s.passMu.Lock()
+	if err := s.passMu.take(ctx, true); err != nil {
+		return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
+	}
 	defer s.passMu.Unlock()
 	if err := s.truncate(ctx, t, ids, origin); err != nil {
 		return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
@@ -44,7 +46,9 @@ func (s *Store) TruncateAs(ctx context.Context, t *schema.Table, origin string) 
 
 func (s *Store) truncate(ctx context.Context, t *schema.Table, ids []uint32, origin string) error {
 	// As for a batch over several shards: a fence must not fall between two of them.
-	s.fenceMu.RLock()
+	if err := s.fenceMu.take(ctx, false); err != nil {
+		return err
+	}
 	defer s.fenceMu.RUnlock()
 	if err := s.CheckFence(t, origin); err != nil {
 		return err
@@ -70,7 +74,9 @@ func (sh *shard) oweAll(id uint32) {
 // index, to which nothing may be written any more. The range deletion is what
 // makes it durable, the excise what returns the space.
 func (s *Store) DropPhys(ctx context.Context, id uint32) error {
-	s.passMu.Lock()
+	if err := s.passMu.take(ctx, true); err != nil {
+		return fmt.Errorf("drop physical id %d: %w", id, err)
+	}
 	defer s.passMu.Unlock()
 	more := func(sh *shard, pb *pebble.Batch) (int64, error) { return 0, sh.dropFeed(pb, id) }
 	if err := s.dropRanges(ctx, []uint32{id}, more); err != nil {
@@ -104,7 +110,7 @@ func (s *Store) dropRanges(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := sh.dropRanges(ids, more); err != nil {
+		if err := sh.dropRanges(ctx, ids, more); err != nil {
 			return err
 		}
 	}
@@ -112,10 +118,14 @@ func (s *Store) dropRanges(
 }
 
 // dropRanges keeps the shard's writers out while it removes what there is.
-func (sh *shard) dropRanges(ids []uint32, more func(*shard, *pebble.Batch) (int64, error)) error {
+func (sh *shard) dropRanges(
+	ctx context.Context, ids []uint32, more func(*shard, *pebble.Batch) (int64, error),
+) error {
 	var all stripeSet
 	all.addAll()
-	sh.lock(&all)
+	if err := sh.lockWithin(ctx, &all); err != nil {
+		return err
+	}
 	defer sh.unlock(&all)
 	sh.spanMu.Lock()
 	defer sh.spanMu.Unlock()

@@ -59,7 +59,9 @@ func (s *Store) link(ctx context.Context, links []string) error {
 	var all stripeSet
 	all.addAll()
 	for _, sh := range s.shards {
-		sh.lock(&all)
+		if err := sh.lockWithin(ctx, &all); err != nil {
+			return err
+		}
 		defer sh.unlock(&all)
 	}
 	for i, sh := range s.shards {

@@ -46,7 +46,7 @@ type Store struct {
 	watchMu sync.Mutex
 	// fenceMu is held shared by batches over several shards from their admission
 	// until they are visible, and by changes of definitions; taken before stripes.
-	fenceMu    sync.RWMutex
+	fenceMu    rwLock
 	fenceAdmin sync.Mutex // one change of a fence at a time
 
 	work   workQueue
