@@ -85,7 +85,27 @@ func (x *session) tell(e *Event) error {
 	if partial && (noted || moved) && (!f.copied[e.Table].done || len(f.rereads) > 0) {
 		x.reread(ids[len(ids)-1])
 	}
+	if partial {
+		x.spreadRefill(ids)
+	}
 	return nil
+}
+
+// spreadRefill adds a row to those to be filled when the change that tells it
+// only in part builds on one of them; the caller holds the flow's mutex.
+func (x *session) spreadRefill(ids []rowID) {
+	f, last := x.f, ids[len(ids)-1]
+	if _, known := f.refill[last]; known {
+		return
+	}
+	for _, id := range ids {
+		if _, ok := f.refill[id]; ok {
+			name := "refill/row/" + last.hex()
+			f.refill[last] = name
+			x.progress[name] = formatIDs([]rowID{last})
+			return
+		}
+	}
 }
 
 // complete takes unchanged values from the old row where the source told it whole,
@@ -220,7 +240,13 @@ func (x *session) keepForFill(ctx context.Context, at string, held []*Event) err
 		if err != nil {
 			return err
 		}
-		ids = append(ids, more...)
+		f.mu.Lock()
+		for _, id := range more {
+			if _, known := f.refill[id]; !known && !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+		f.mu.Unlock()
 	}
 	name := "refill/" + at
 	if len(ids) > 0 {

@@ -170,9 +170,7 @@ type plant int
 const (
 	plantNone plant = iota
 	plantLateLow
-	plantCopyOverwrites
 	plantLoseDeletes
-	plantTwoWriters
 )
 
 var _ Side = (*memSide)(nil)

@@ -170,7 +170,7 @@ func (w *memWriter) Copy(ctx context.Context, table int, rows []Row, _ Position)
 	}
 	w.ops = append(w.ops, func(db *memDB, log *[]Event) error {
 		for _, r := range rows {
-			if _, there := db.tables[table][memKey(r)]; there && w.s.plant != plantCopyOverwrites {
+			if _, there := db.tables[table][memKey(r)]; there {
 				continue
 			}
 			e := Event{Op: Insert, Table: table, New: r.Clone()}
@@ -218,7 +218,7 @@ func (w *memWriter) Commit(ctx context.Context, p Position, progress map[string]
 func (w *memWriter) commitLocked(p Position, progress map[string]string) error {
 	defer w.s.lock()()
 	db := w.s.db
-	if w.epoch != w.st.epoch && w.s.plant != plantTwoWriters {
+	if w.epoch != w.st.epoch {
 		return ErrWriterLost
 	}
 	saved := make([]map[string]Row, len(db.tables))

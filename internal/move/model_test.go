@@ -41,6 +41,9 @@ func testTables() []Table {
 	}
 }
 
+// logLevel of the movers: accidents are what these tests are made of.
+const logLevel = slog.LevelError
+
 // errKilled is what every call of a killed mover returns.
 var errKilled = errors.New("killed")
 
@@ -61,6 +64,20 @@ type world struct {
 	refused int
 	quiet   bool
 	lateFor time.Duration // of each call, at most
+	// planted says that an error was made on purpose: what would fail the test is
+	// thrown as a foundOut instead.
+	planted bool
+}
+
+// foundOut is how a planted error shows itself.
+type foundOut string
+
+func (w *world) fatalf(format string, args ...any) {
+	w.t.Helper()
+	if w.planted {
+		panic(foundOut(fmt.Sprintf(format, args...)))
+	}
+	w.t.Fatalf(format, args...)
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -257,7 +274,7 @@ func (w *world) mover(ctx context.Context, name string, f fate, once bool) error
 func (w *world) options(name string, once bool, hook func(context.Context, string) error) Options {
 	return Options{
 		Store: &memStore{memState: w.state, hook: hook}, Owner: name, TTL: 2 * time.Second, Once: once,
-		Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: logLevel})),
 		Open: func(context.Context, *File) (Side, Side, error) {
 			var s [2]*memSide
 			for part, db := range w.dbs {
@@ -315,7 +332,7 @@ func (w *world) until(what string, is func(*Record) bool) *Record {
 		}
 	}
 	rec, _ := store.Load(context.Background(), "chat")
-	w.t.Fatalf("the move did not become %s: %+v", what, rec)
+	w.fatalf("the move did not become %s: %+v", what, rec)
 	return nil
 }
 
@@ -337,7 +354,7 @@ func (w *world) mustDo(verb string, args map[string]string) *Result {
 			break
 		}
 	}
-	w.t.Fatalf("%s: %+v", verb, res)
+	w.fatalf("%s: %+v", verb, res)
 	return nil
 }
 
@@ -354,6 +371,9 @@ func (w *world) compare() {
 	w.t.Helper()
 	for part, db := range w.dbs {
 		for _, diff := range w.differences(db) {
+			if w.planted {
+				panic(foundOut(diff))
+			}
 			w.t.Errorf("%s: %s", Part(part), diff)
 		}
 	}
@@ -453,7 +473,7 @@ func (w *world) live(accidents time.Duration, apps int) *Record {
 			return r.Intent == nil
 		}
 		if r.Trouble != "" {
-			w.t.Fatalf("the move stopped: %s", r.Trouble)
+			w.fatalf("the move stopped: %s", r.Trouble)
 		}
 		return false
 	})
@@ -497,6 +517,55 @@ func TestModel(t *testing.T) {
 		t.Error("no cutover came to its end: the test proves nothing about them")
 	}
 	t.Logf("%d switches", cutovers)
+}
+
+// TestEveryStep ends a mover, or lets it stand still for longer than its lease
+// holds, at one call after another of a whole move there and back.
+func TestEveryStep(t *testing.T) {
+	step := max(7, 7*60/modelSeeds())
+	for _, stall := range []bool{false, true} {
+		name, calls := "killed", 0
+		if stall {
+			name = "stalled"
+		}
+		for at, over := 1, false; !over; at += step {
+			t.Run(fmt.Sprintf("%s at %d", name, at), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, uint64(at))
+					defer w.end()
+					f := fate{kill: at}
+					if stall {
+						f = fate{stall: at, still: 5 * time.Second}
+					}
+					w.wg.Go(func() { w.app(0, 2) })
+					w.wg.Go(func() { w.app(1, 2) })
+					w.wg.Go(func() { _ = w.mover(w.ctx, "first", f, false) })
+					w.wg.Go(func() {
+						for sleep(w.ctx, 200*time.Millisecond) {
+							if err := w.mover(w.ctx, "second", fate{}, false); err == nil {
+								return
+							}
+						}
+					})
+					rec := w.until("verified", func(r *Record) bool { return r.State == Verified })
+					w.mustDo(VerbCutover, map[string]string{"skip-shadow": "true"})
+					sleep(w.ctx, 500*time.Millisecond)
+					w.mustDo(VerbRollback, nil)
+					sleep(w.ctx, 500*time.Millisecond)
+					w.settle(8 * time.Second)
+					w.compare()
+					if rec, _ = (&memStore{memState: w.state}).Load(w.ctx, "chat"); rec.State != RolledBack {
+						t.Errorf("%s at the end", rec.State)
+					}
+					// Past the last call of the whole move nothing new can happen.
+					over = rec.Owner == "first" && rec.Token == 1
+				})
+			})
+			if calls++; calls > 500 {
+				t.Fatal("the first mover never survived")
+			}
+		}
+	}
 }
 
 func TestWholeMove(t *testing.T) {
