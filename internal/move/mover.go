@@ -174,7 +174,7 @@ func (m *Mover) bind(ctx context.Context) error {
 	m.lim = newLimiter(b.MinRate, b.MaxRate)
 	m.gauge = &gauge{sides: m.sides, store: m.o.Store, move: rec.Move, now: time.Now}
 	t := newTouched()
-	m.fwd = newFlow(rec.Move+"_fwd", Origin, m.sides[Origin], m.sides[Target], tables[Target], t, m.lease.Token, m.log)
+	m.fwd = newFlow(ForwardStream(rec.Move), Origin, m.sides[Origin], m.sides[Target], tables[Target], t, m.lease.Token, m.log)
 	m.rev = newFlow(rec.Move+"_rev", Target, m.sides[Target], m.sides[Origin], tables[Origin], t, m.lease.Token, m.log)
 	m.fwd.other, m.rev.other = m.rev.stream, m.fwd.stream
 	m.rev.lenient = true

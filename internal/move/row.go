@@ -163,3 +163,6 @@ func (e *Event) Clone() *Event {
 	}
 	return &out
 }
+
+// ForwardStream names the stream of a move's changes from origin to target.
+func ForwardStream(move string) string { return move + "_fwd" }
