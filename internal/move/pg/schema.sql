@@ -45,3 +45,10 @@ BEGIN
       ON CONFLICT (stream, key) DO UPDATE SET value = excluded.value;
   END IF;
 END $$;
+
+-- Which side's writes count, for the fence of a move's origin: changed in the
+-- transaction that changes the move's record.
+CREATE TABLE IF NOT EXISTS varve_move.fences (
+  move      text PRIMARY KEY,
+  canonical text NOT NULL CHECK (canonical IN ('origin', 'target'))
+);
