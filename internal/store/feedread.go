@@ -44,8 +44,13 @@ func (s *Store) ReadFeed(ctx context.Context, q FeedQuery, f func(*FeedRecord) (
 	if err != nil {
 		return err
 	}
-	complete := sh.feed.complete()
+	sh.feed.mu.Lock()
+	complete, begins := sh.feed.completeLocked(), part.begins
+	sh.feed.mu.Unlock()
 	upto := min(q.Upto, complete)
+	if q.After >= begins && q.After >= upto && q.After <= complete {
+		return nil // the usual answer to who asks again and again
+	}
 	// What is gone is noted before it is removed, so that it is looked up after the view is opened.
 	phys := q.Table.PhysID
 	it, err := sh.db.NewIterWithContext(ctx, &pebble.IterOptions{
@@ -56,7 +61,7 @@ func (s *Store) ReadFeed(ctx context.Context, q FeedQuery, f func(*FeedRecord) (
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	sh.feed.mu.Lock()
-	begins := part.begins
+	begins = part.begins
 	sh.feed.mu.Unlock()
 	if q.After >= 0 && q.After < begins {
 		return &FeedGapError{q.Table.Keyspace, q.Table.Name, q.Shard, q.After, begins}
