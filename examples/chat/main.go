@@ -23,6 +23,7 @@ import (
 	"varve/examples/chat/load"
 	"varve/examples/chat/server"
 	"varve/examples/chat/storage"
+	"varve/move/app"
 )
 
 func main() {
@@ -42,6 +43,8 @@ type serveOptions struct {
 	postgres string
 	varve    string
 	keyspace string
+	// A store that is being moved has both sides.
+	move, toPostgres, toVarve string
 }
 
 func serveCommand() *cobra.Command {
@@ -56,6 +59,9 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&o.postgres, "postgres", "", "keep messages in this PostgreSQL (a connection string)")
 	f.StringVar(&o.varve, "varve", "", "keep messages in this Varve (host:port)")
 	f.StringVar(&o.keyspace, "keyspace", "chat", "keyspace in Varve")
+	f.StringVar(&o.move, "move", "", "take part in this move out of --postgres")
+	f.StringVar(&o.toPostgres, "to-postgres", "", "the move's target, a PostgreSQL")
+	f.StringVar(&o.toVarve, "to-varve", "", "the move's target, a Varve (host:port)")
 	c.MarkFlagsOneRequired("postgres", "varve")
 	return c
 }
@@ -84,18 +90,75 @@ func serve(ctx context.Context, o *serveOptions) error {
 }
 
 func openStore(ctx context.Context, o *serveOptions) (storage.Store, func(), error) {
-	if o.postgres != "" {
-		pool, err := openPostgres(ctx, o.postgres)
-		if err != nil {
-			return nil, nil, err
-		}
-		return storage.NewPostgres(pool), pool.Close, nil
+	if o.move != "" {
+		return openMoving(ctx, o)
 	}
-	session, err := openVarve(ctx, o.varve, o.keyspace)
+	if o.postgres != "" {
+		return postgresStore(ctx, o.postgres)
+	}
+	return varveStore(ctx, o.varve, o.keyspace)
+}
+
+func postgresStore(ctx context.Context, dsn string) (storage.Store, func(), error) {
+	pool, err := openPostgres(ctx, dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return storage.NewPostgres(pool), pool.Close, nil
+}
+
+func varveStore(ctx context.Context, address, keyspace string) (storage.Store, func(), error) {
+	session, err := openVarve(ctx, address, keyspace)
 	if err != nil {
 		return nil, nil, err
 	}
 	return storage.NewVarve(session), session.Close, nil
+}
+
+// openMoving opens both sides of a move and routes between them.
+func openMoving(ctx context.Context, o *serveOptions) (store storage.Store, closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for _, f := range closers {
+			f()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	if o.postgres == "" || (o.toPostgres == "") == (o.toVarve == "") {
+		return nil, nil, errors.New("--move needs --postgres, and one of --to-postgres and --to-varve")
+	}
+	cfg := app.Config{Move: o.move, Origin: o.postgres, Target: o.toPostgres}
+	origin, closeOrigin, err := postgresStore(ctx, o.postgres)
+	if err != nil {
+		return nil, nil, err
+	}
+	closers = append(closers, closeOrigin)
+	var target storage.Store
+	var closeTarget func()
+	if o.toVarve != "" {
+		cfg.TargetHosts = strings.Split(o.toVarve, ",")
+		target, closeTarget, err = varveStore(ctx, o.toVarve, o.keyspace)
+	} else {
+		target, closeTarget, err = postgresStore(ctx, o.toPostgres)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	closers = append(closers, closeTarget)
+	node, err := app.Open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	closers = append([]func(){func() {
+		if err := node.Close(context.Background()); err != nil {
+			slog.Warn("the node's part in the move did not end well", "error", err)
+		}
+	}}, closers...)
+	return storage.NewRouted(node, origin, target), closeAll, nil
 }
 
 func openPostgres(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
@@ -148,9 +211,14 @@ func loadCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(c.OutOrStdout()).Encode(report)
+				err = json.NewEncoder(c.OutOrStdout()).Encode(report)
+			} else {
+				err = print(c, report)
 			}
-			return print(c, report)
+			if bad := report.Lost + report.Doubled + report.Inverted; err == nil && bad > 0 {
+				err = fmt.Errorf("%d messages were lost, stored twice or out of order", bad)
+			}
+			return err
 		},
 	}
 	f := c.Flags()

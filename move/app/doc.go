@@ -6,7 +6,7 @@
 // A Node is one application process. Everything that touches a moved table
 // goes through it:
 //
-//	node, err := app.Open(ctx, app.Config{Origin: originDSN, Target: targetDSN, Move: "chat"})
+//	node, err := app.Open(ctx, app.Config{Origin: originDSN, TargetHosts: hosts, Move: "chat"})
 //	err = node.Write(ctx, session, func(ctx context.Context, side app.Side) error {
 //		if side == app.Target {
 //			return saveInVarve(ctx, message)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,9 +25,14 @@ const (
 
 // Config says which move a node takes part in, and how.
 type Config struct {
-	// Origin and Target are connection strings: postgres://… or cql://host:port.
-	// The move's state lies on origin.
-	Origin, Target string
+	// Origin is a PostgreSQL connection string. The move's state lies there.
+	Origin string
+	// Target is a PostgreSQL connection string, or empty where TargetHosts names a
+	// Varve (host:port).
+	Target                     string
+	TargetHosts                []string
+	TargetUser, TargetPassword string
+	TargetTLS                  *tls.Config
 	// Move is the move's name.
 	Move string
 	// Name tells this node from others; the default is host name and process id.

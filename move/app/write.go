@@ -11,11 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"varve/internal/move"
+	"varve/internal/move/pg"
 )
 
 // FencedState is the SQLSTATE with which PostgreSQL's side of the fence
 // refuses a write.
-const FencedState = "VM001"
+const FencedState = pg.FencedState
 
 // Session is what one user sees: it never misses its own writes, whichever
 // side answers its reads.
@@ -33,9 +34,9 @@ func Fenced(err error) bool {
 	if err == nil {
 		return false
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code == FencedState
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		return refusal.Code == FencedState
 	}
 	return strings.Contains(err.Error(), "varve fence: ")
 }
