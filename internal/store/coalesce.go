@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -133,22 +134,37 @@ func (h *headReader) deletionOf(key []byte) (int64, error) {
 	return h.cur.at(key[n:])
 }
 
+// yieldSteps is after how many steps a task over partitions lets others go first.
+const yieldSteps = 4
+
 // runTask coalesces the dead rows of a task's range, some thousands at a time.
 func (s *Store) runTask(ctx context.Context, t *task) error {
-	s.passMu.Lock()
-	defer s.passMu.Unlock()
+	if t.spread {
+		start := time.Now()
+		defer func() { t.sh.pending.rest(t.tbl, time.Since(start)) }()
+	}
 	cur := t.lo
-	for ctx.Err() == nil {
-		next, err := t.sh.coalesce(t, cur)
-		if err != nil {
+	for n := 1; ctx.Err() == nil; n++ {
+		next, err := s.taskStep(t, cur)
+		if err != nil || next == nil {
 			return err
 		}
-		if next == nil {
-			return nil
-		}
 		cur = next
+		if t.prefix == 0 && n%yieldSteps == 0 && s.work.len() > 0 {
+			left := *t
+			left.lo = cur
+			if s.work.add(&left) {
+				return nil
+			}
+		}
 	}
 	return ctx.Err()
+}
+
+func (s *Store) taskStep(t *task, cur []byte) (next []byte, err error) {
+	s.passMu.Lock()
+	defer s.passMu.Unlock()
+	return t.sh.coalesce(t, cur)
 }
 
 // taskStripes are the stripes of everything that a scan may touch.
