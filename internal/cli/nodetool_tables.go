@@ -82,6 +82,8 @@ func writeTableStats(w io.Writer, t *console.TableStats) {
 	line("Maximum live cells per slice (last five minutes)", "%d", t.MaxLive)
 	line("Average tombstones per slice (last five minutes)", "%s", floatText(t.MeanTombstones))
 	line("Maximum tombstones per slice (last five minutes)", "%d", t.MaxTombstones)
+	line("Tombstones walked by reads", "%d", t.Walked)
+	line("Dead rows jumped by reads", "%d", t.Jumped)
 	line("Dead spans", "%d", t.DeadSpans)
 	line("Dead rows in spans", "%d", t.DeadRows)
 	line("Garbage collection grace", "%d s", t.GCGraceSeconds)

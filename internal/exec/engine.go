@@ -24,6 +24,8 @@ type Engine struct {
 	builds    indexBuilds
 	gate      schemaGate
 	slow      slowLog
+	walks     walks
+	watch     guardWatch
 }
 
 // New builds an engine and starts its background work.
@@ -58,6 +60,7 @@ func New(o Options) (*Engine, error) {
 	e.tracer = newTracer(e)
 	e.builds.start(e)
 	e.slow.start(o.Logger)
+	e.watch.start(e)
 	return e, nil
 }
 
@@ -66,6 +69,7 @@ func (e *Engine) Close() error {
 	e.builds.close()
 	e.tracer.close()
 	e.slow.close()
+	e.watch.close()
 	return nil
 }
 

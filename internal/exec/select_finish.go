@@ -48,6 +48,7 @@ func (r *selectRun) report(failed *store.TombstoneError) {
 		return
 	}
 	x := r.x
+	r.noteWalk()
 	n := r.counted()
 	if failed != nil {
 		n = max(n, failed.Count)

@@ -33,6 +33,7 @@ type VirtualTable struct {
 
 var allVirtualTables = slices.Concat(
 	systemVirtualTables, schemaVirtualTables, viewsVirtualTables, authVirtualTables, emptyVirtualTables, feedVirtualTables,
+	deadVirtualTables,
 )
 
 // virtualTables lists every virtual table.

@@ -15,8 +15,6 @@ var viewsVirtualTables = []VirtualTable{
 	{Keyspace: "system_views", Name: "clients", Rows: clientRows},
 	{Keyspace: "system_views", Name: "caches", Rows: cacheRows},
 	{Keyspace: "system_views", Name: "disk_usage", Parts: &virtualParts{perTable: true, keep: storedTable, rows: diskUsageRow}},
-	{Keyspace: "varve", Name: "dead_spans", Parts: &virtualParts{perTable: true, keep: storedTable, rows: deadSpanRows}},
-	{Keyspace: "varve", Name: "slow_queries", Rows: slowQueryRows},
 }
 
 func settingRows(_ context.Context, e *Engine, _ *Session) ([][][]byte, error) {
@@ -104,32 +102,6 @@ func eachStored(snap *schema.Snapshot, f func(*schema.Table) error) error {
 			if err := f(t); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// maxSpansShown bounds the rows of varve.dead_spans for one table.
-const maxSpansShown = 100_000
-
-func deadSpanRows(_ context.Context, e *Engine, v *virtualRows, _ *schema.Keyspace, t *schema.Table) error {
-	spans, err := e.opts.Store.Spans(t, nil, maxSpansShown)
-	if err != nil {
-		return err
-	}
-	for i := range spans {
-		sp := &spans[i]
-		key, err := sp.Key.Components(t)
-		if err != nil {
-			return err
-		}
-		v.next().text("keyspace_name", t.Keyspace).text("table_name", t.Name).
-			text("partition_key", literalsText(t.PartitionKey, key)).
-			text("start", literalsText(t.Clustering, sp.Start)).text("end", literalsText(t.Clustering, sp.End)).
-			bigint("rows", sp.Rows).boolean("estimated", sp.EstimatedRowCount).
-			set("newest_deletion", timestampValue(sp.NewestDeletion*1000))
-		if sp.LatestExpiry > 0 {
-			v.set("latest_expiry", timestampValue(sp.LatestExpiry*1000))
 		}
 	}
 	return nil

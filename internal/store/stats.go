@@ -23,12 +23,16 @@ type TableStats struct {
 	MeanTombstones        float64
 	MeanLive              float64
 	MaxLive               int64
+	// Walked and Jumped are tombstones that reads stepped over, and dead rows that
+	// they passed in spans, since the start.
+	Walked, Jumped int64
 }
 
 // tableCounters count a table's reads and writes.
 type tableCounters struct {
 	reads, writes         atomic.Int64
 	readNanos, writeNanos atomic.Int64
+	walked, jumped        atomic.Int64
 
 	mu     sync.Mutex
 	window [recentMinutes]recentReads
@@ -55,6 +59,12 @@ func (c *tableCounters) read(d time.Duration, st *ReadStats) {
 	if st == nil {
 		return
 	}
+	if st.Walked > 0 {
+		c.walked.Add(st.Walked)
+	}
+	if st.Jumped > 0 {
+		c.jumped.Add(st.Jumped)
+	}
 	minute := int64(time.Since(statsStart) / time.Minute)
 	c.mu.Lock()
 	w := &c.window[minute%recentMinutes]
@@ -73,6 +83,7 @@ var statsStart = time.Now().Add(-recentMinutes * time.Minute)
 
 func (c *tableCounters) show(out *TableStats) {
 	out.Reads, out.Writes = c.reads.Load(), c.writes.Load()
+	out.Walked, out.Jumped = c.walked.Load(), c.jumped.Load()
 	if out.Reads > 0 {
 		out.ReadLatency = time.Duration(c.readNanos.Load() / out.Reads)
 	}
@@ -146,6 +157,7 @@ type Span struct {
 	NewestDeletion    int64 // seconds
 	LatestExpiry      int64 // seconds; 0: none
 	EstimatedRowCount bool
+	Tombstones        int64 // what a read that walks the rows would count
 }
 
 // Spans lists a table's dead spans.
@@ -195,7 +207,7 @@ func (m *spanMap) list(t *schema.Table, k *Key, limit int) []*span {
 
 // showSpan decodes a span's bounds. A span ends just past its last dead row.
 func showSpan(t *schema.Table, x *span) (Span, error) {
-	out := Span{Rows: x.rows, NewestDeletion: x.newest, LatestExpiry: x.expiry, EstimatedRowCount: x.estimated}
+	out := Span{Rows: x.rows, NewestDeletion: x.newest, LatestExpiry: x.expiry, EstimatedRowCount: x.estimated, Tombstones: x.tombs}
 	lo := []byte(x.lo)
 	n, _, err := partitionLen(t, lo, nil)
 	if err != nil {
