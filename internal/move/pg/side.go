@@ -71,6 +71,8 @@ type Side struct {
 	seen    map[uint64]time.Time // running transactions, since when Long knows of them
 }
 
+var _ move.Side = (*Side)(nil)
+
 // settings are what every session of a move runs with: names resolve in the
 // catalogue only, and no setting of the role or database cuts a step short or
 // hides rows from it.
