@@ -6,7 +6,7 @@ GO ?= go
 VENV := .venv
 BIN := bin/varve
 
-.PHONY: build run test lint unit race clients lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
+.PHONY: build run test prerequisites lint unit race clients lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
@@ -14,7 +14,10 @@ build:
 run: build
 	./$(BIN) serve
 
-test: lint race build clients lab0
+test: prerequisites lint race build clients lab0
+
+prerequisites:
+	tools/prerequisites.sh
 
 tools:
 	@cd tools && $(GO) build -o ../bin/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: Python with venv, Node,
-# a JDK with Maven, OpenSSL. On Debian by apt as root; elsewhere it names what is missing.
+# a JDK with Maven, OpenSSL, a PostgreSQL server. On Debian by apt as root; elsewhere it names what is missing.
 set -euo pipefail
 missing=()
 need() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
@@ -11,6 +11,7 @@ need npm npm
 need javac default-jdk-headless
 need mvn maven
 need openssl openssl
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need initdb postgresql
 [ ${#missing[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
   apt-get update -qq

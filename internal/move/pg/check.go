@@ -114,7 +114,8 @@ func (c *checker) settings(ctx context.Context) error {
 	}
 	if slots < 1 && !mine {
 		c.add(true, "max_replication_slots", "no replication slot is free",
-			"ALTER SYSTEM SET max_replication_slots = ...", "-- then restart the server, or drop a slot that is not used: SELECT * FROM pg_replication_slots WHERE NOT active")
+			"ALTER SYSTEM SET max_replication_slots = ...",
+			"-- then restart the server, or drop a slot that is not used: SELECT * FROM pg_replication_slots WHERE NOT active")
 	}
 	if senders < 1 && !mine {
 		c.add(true, "max_wal_senders", "no process for sending the log is free", "ALTER SYSTEM SET max_wal_senders = ...", "-- then restart the server")
@@ -315,7 +316,8 @@ func (c *checker) foreignKeys(ctx context.Context) error {
 		return err
 	}
 	return c.each(ctx, func(v []string) {
-		c.add(false, v[0], fmt.Sprintf("foreign key %s changes its rows with those of %s, which is not moved: after the cutover such changes there are refused", v[1], v[2]))
+		c.add(false, v[0], fmt.Sprintf("foreign key %s changes its rows with those of %s, which is not moved: "+
+			"after the cutover such changes there are refused", v[1], v[2]))
 	}, `SELECT conrelid::regclass::text, quote_ident(conname), confrelid::regclass::text FROM pg_constraint
 		WHERE contype = 'f' AND conparentid = 0 AND conrelid IN `+family+` AND NOT confrelid IN `+family+`
 		AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))`, c.s.oids())
