@@ -210,11 +210,14 @@ func (p *parser) list(item func(*parser) Expr, closing kind) []Expr {
 }
 
 // termsUntil is terms that may be none.
-func (p *parser) termsUntil(closing kind) []Expr {
+func (p *parser) termsUntil(closing kind) []Expr { return p.listUntil((*parser).term, closing) }
+
+// listUntil is list that may be empty.
+func (p *parser) listUntil(item func(*parser) Expr, closing kind) []Expr {
 	if p.accept(closing) {
 		return nil
 	}
-	return p.terms(closing)
+	return p.list(item, closing)
 }
 
 // braces reads {…}: a set, a map or a user type's value.

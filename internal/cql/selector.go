@@ -133,12 +133,7 @@ func (p *parser) selectorHintAhead() bool {
 
 func (p *parser) selectors(closing kind) []Expr { return p.list((*parser).selector, closing) }
 
-func (p *parser) selectorsUntil(closing kind) []Expr {
-	if p.accept(closing) {
-		return nil
-	}
-	return p.selectors(closing)
-}
+func (p *parser) selectorsUntil(closing kind) []Expr { return p.listUntil((*parser).selector, closing) }
 
 // selectorBraces reads {…}. Where all keys are plain columns it is taken for a
 // user type's value, but may be a map keyed by columns too.

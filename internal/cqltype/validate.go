@@ -11,6 +11,9 @@ func Validate(t *Type, b []byte) error {
 	if b == nil {
 		return nil
 	}
+	if f := &fixedSizes[t.Kind]; f.size > 0 {
+		return f.check(b)
+	}
 	switch t.Kind {
 	case KindAscii:
 		return validateASCII(b)
@@ -18,28 +21,6 @@ func Validate(t *Type, b []byte) error {
 		return validateText(b)
 	case KindBlob, KindCustom:
 		return nil
-	case KindInt:
-		return sizeOrEmpty(b, 4, "Expected 4 or 0 byte int (%d)")
-	case KindBigint, KindCounter:
-		return sizeOrEmpty(b, 8, "Expected 8 or 0 byte long (%d)")
-	case KindTimestamp:
-		return sizeOrEmpty(b, 8, "Expected 8 or 0 byte long for date (%d)")
-	case KindDouble:
-		return sizeOrEmpty(b, 8, "Expected 8 or 0 byte value for a double (%d)")
-	case KindFloat:
-		return sizeOrEmpty(b, 4, "Expected 4 or 0 byte value for a float (%d)")
-	case KindBoolean:
-		return sizeOrEmpty(b, 1, "Expected 1 or 0 byte value (%d)")
-	case KindUUID:
-		return sizeOrEmpty(b, 16, "UUID should be 16 or 0 bytes (%d)")
-	case KindTinyint:
-		return exactSize(b, 1, "Expected 1 byte for a tinyint (%d)")
-	case KindSmallint:
-		return exactSize(b, 2, "Expected 2 bytes for a smallint (%d)")
-	case KindDate:
-		return exactSize(b, 4, "Expected 4 byte long for date (%d)")
-	case KindTime:
-		return exactSize(b, 8, "Expected 8 byte long for time (%d)")
 	case KindTimeuuid:
 		return validateTimeuuid(b)
 	case KindInet:
@@ -74,18 +55,34 @@ func Validate(t *Type, b []byte) error {
 	return marshalf("values of type %s cannot be checked", t)
 }
 
-func sizeOrEmpty(b []byte, size int, format string) error {
-	if len(b) == 0 {
-		return nil
-	}
-	return exactSize(b, size, format)
+// fixedSize is the length in bytes of a type's values, and what is said of others.
+type fixedSize struct {
+	size      int
+	mayBeNone bool // an empty value is one too
+	text      string
 }
 
-func exactSize(b []byte, size int, format string) error {
-	if len(b) == size {
+// fixedSizes are those of native types that no more is asked of.
+var fixedSizes = [KindVector + 1]fixedSize{
+	KindInt:       {4, true, "Expected 4 or 0 byte int (%d)"},
+	KindBigint:    {8, true, "Expected 8 or 0 byte long (%d)"},
+	KindCounter:   {8, true, "Expected 8 or 0 byte long (%d)"},
+	KindTimestamp: {8, true, "Expected 8 or 0 byte long for date (%d)"},
+	KindDouble:    {8, true, "Expected 8 or 0 byte value for a double (%d)"},
+	KindFloat:     {4, true, "Expected 4 or 0 byte value for a float (%d)"},
+	KindBoolean:   {1, true, "Expected 1 or 0 byte value (%d)"},
+	KindUUID:      {16, true, "UUID should be 16 or 0 bytes (%d)"},
+	KindTinyint:   {1, false, "Expected 1 byte for a tinyint (%d)"},
+	KindSmallint:  {2, false, "Expected 2 bytes for a smallint (%d)"},
+	KindDate:      {4, false, "Expected 4 byte long for date (%d)"},
+	KindTime:      {8, false, "Expected 8 byte long for time (%d)"},
+}
+
+func (f *fixedSize) check(b []byte) error {
+	if len(b) == f.size || (f.mayBeNone && len(b) == 0) {
 		return nil
 	}
-	return marshalf(format, len(b))
+	return marshalf(f.text, len(b))
 }
 
 func validateNumberSize(n int) error {
@@ -170,7 +167,7 @@ func looseRune(b []byte) int {
 }
 
 func validateTimeuuid(b []byte) error {
-	if err := sizeOrEmpty(b, 16, "UUID should be 16 or 0 bytes (%d)"); err != nil || len(b) == 0 {
+	if err := fixedSizes[KindUUID].check(b); err != nil || len(b) == 0 {
 		return err
 	}
 	if b[6]&0xF0 != 0x10 {
