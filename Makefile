@@ -6,7 +6,7 @@ GO ?= go
 VENV := .venv
 BIN := bin/varve
 
-.PHONY: build run test prerequisites lint unit race clients lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
+.PHONY: build run test prerequisites lint unit race clients clients-rust lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
@@ -43,6 +43,10 @@ venv: $(VENV)/ok
 
 clients: build venv
 	test/clients/run.sh $(BIN) $(VENV)
+
+# ScyllaDB's Rust driver; needs cargo, and minutes to build, so it is no part of make test.
+clients-rust: build
+	test/clients/run.sh $(BIN) . rust
 
 # The tombstone lab at reduced size; the whole size is make lab0-full.
 lab0: build venv

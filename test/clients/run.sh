@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs other people's clients against a varve binary: cqlsh and the Python,
 # Node and Java drivers, then the gocql driver's own suites.
-#   test/clients/run.sh BINARY VENV [python|node|java|gocql|gocql1 ...]
+#   test/clients/run.sh BINARY VENV [python|node|java|gocql|gocql1|rust ...]
+# rust is not among those run by default: it takes minutes to build.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 varve=$(realpath "$1") venv=$(realpath "$2")
@@ -55,6 +56,7 @@ for suite in "$@"; do
     python) (cd "$here/python" && "$venv/bin/python" -m pytest -q -p no:cacheprovider --no-header) || failed=1;;
     node) (cd "$here/node" && npm ci --silent --no-audit --no-fund && node --test) || failed=1;;
     java) (cd "$here/java" && mvn -q -B -ntp test && awk -F'[:,]' '/Tests run/{n+=$2; f+=$4+$6} END{printf "java: %d passed, %d failed\n", n-f, f}' target/surefire-reports/*.txt) || failed=1;;
+    rust) (cd "$here/rust" && cargo test -q --locked) || failed=1;;
     gocql | gocql1)
       [ "${gocql_up:-}" = 1 ] || start gocql "$gocql_addr" 9042
       gocql_up=1
