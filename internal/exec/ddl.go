@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"varve/internal/cql"
 	"varve/internal/cqlwire"
@@ -65,6 +66,35 @@ func (e *Engine) dropData(ctx context.Context, done *schema.Result) {
 	}
 }
 
+// orphans are physical ids of dropped tables and indexes whose data a crash, or
+// an error, has left. It is called before the first request: what is made later is not among them.
+func (e *Engine) orphans() ([]uint32, error) {
+	ids, err := e.opts.Store.PhysIDs()
+	if err != nil {
+		return nil, err
+	}
+	known := map[uint32]bool{}
+	for _, k := range e.opts.Catalog.Snapshot().Keyspaces {
+		for _, t := range k.Tables {
+			known[t.PhysID] = true
+			for _, x := range t.Indexes {
+				known[x.PhysID] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(ids, func(id uint32) bool { return id < schema.FirstUserPhysID || known[id] }), nil
+}
+
+// dropOrphans removes what drops before the last start have left.
+func (e *Engine) dropOrphans(ctx context.Context, ids []uint32) {
+	for _, id := range ids {
+		e.opts.Logger.Info("removing data of a dropped table or index", "physical_id", id)
+		if err := e.opts.Store.DropPhys(ctx, id); err != nil && !errors.Is(err, context.Canceled) {
+			e.opts.Logger.Error("remove data of a dropped table or index", "physical_id", id, "error", err)
+		}
+	}
+}
+
 // finishIndex fills an index from existing rows and then lets reads use it. An
 // index that cannot be filled stays unused; it is tried again at the next start.
 func (e *Engine) finishIndex(ctx context.Context, t *schema.Table, x *schema.Index) error {
@@ -82,11 +112,12 @@ type indexBuilds struct {
 	done   chan struct{}
 }
 
-func (b *indexBuilds) start(e *Engine) {
+func (b *indexBuilds) start(e *Engine, orphans []uint32) {
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.done = make(chan struct{})
 	go func() {
 		defer close(b.done)
+		e.dropOrphans(b.ctx, orphans)
 		e.resumeIndexes(b.ctx)
 	}()
 }

@@ -58,7 +58,11 @@ func New(o Options) (*Engine, error) {
 	}
 	e.uuids.init()
 	e.tracer = newTracer(e)
-	e.builds.start(e)
+	orphans, err := e.orphans()
+	if err != nil {
+		return nil, err
+	}
+	e.builds.start(e, orphans)
 	e.slow.start(o.Logger)
 	e.watch.start(e)
 	return e, nil

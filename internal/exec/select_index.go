@@ -278,6 +278,11 @@ func (r *selectRun) readSorted(ctx context.Context, q store.IndexQuery) error {
 	var entries []store.IndexEntry
 	it := r.view.Index(t, ir.x, q)
 	for it.Next() {
+		if len(entries)%64 == 63 {
+			if err := r.checkTime(ctx); err != nil {
+				return errors.Join(err, it.Close())
+			}
+		}
 		if len(entries) == maxSortedEntries {
 			_ = it.Close()
 			return invalidf("The index range holds more than %d entries, too many to be grouped by partition",
@@ -310,10 +315,14 @@ func (r *selectRun) readSorted(ctx context.Context, q store.IndexQuery) error {
 		from = &store.IndexEntry{Value: s.indexValue, Key: k, Clustering: s.clustering}
 	}
 	for i := range entries {
+		var inside [][]byte // the row behind which a page ended in the entry's partition
 		if from != nil {
 			n := order(&entries[i], from)
-			if n < 0 || (n == 0 && (r.resume.done || from.Clustering != nil)) {
+			if n < 0 || (n == 0 && (r.resume.done || !ir.static() && from.Clustering != nil)) {
 				continue
+			}
+			if n == 0 && ir.static() {
+				inside = from.Clustering
 			}
 		}
 		if i%64 == 0 {
@@ -322,7 +331,7 @@ func (r *selectRun) readSorted(ctx context.Context, q store.IndexQuery) error {
 			}
 		}
 		ir.entry = entries[i]
-		if err := r.readEntry(ctx, nil); err != nil {
+		if err := r.readEntry(ctx, inside); err != nil {
 			return err
 		}
 	}

@@ -79,7 +79,7 @@ func Open(ctx context.Context, st Storage) (*Catalog, error) {
 		return nil, fmt.Errorf("load catalogue: %w", err)
 	}
 	c := &Catalog{
-		storage: st, digests: map[string][16]byte{}, nextPhys: firstUserPhysID,
+		storage: st, digests: map[string][16]byte{}, nextPhys: FirstUserPhysID,
 		datacenter: DefaultDatacenter, now: time.Now,
 	}
 	snap, err := c.restore(records)

@@ -88,7 +88,7 @@ func (c *Catalog) restoreIDs(r Record) error {
 	if err := decodeRecord(r.Value, &rec, &rec.Version); err != nil {
 		return err
 	}
-	if rec.NextPhys < firstUserPhysID {
+	if rec.NextPhys < FirstUserPhysID {
 		return fmt.Errorf("next physical id %d is among the system's", rec.NextPhys)
 	}
 	c.nextPhys = rec.NextPhys
@@ -115,8 +115,8 @@ func (c *Catalog) checkPhysIDs(snap *Snapshot) error {
 				if other, dup := seen[id]; dup {
 					return fmt.Errorf("%s and %s have one physical id, %d", name, other, id)
 				}
-				if !t.System && (id >= c.nextPhys || id < firstUserPhysID) {
-					return fmt.Errorf("%s has physical id %d, outside [%d, %d)", name, id, firstUserPhysID, c.nextPhys)
+				if !t.System && (id >= c.nextPhys || id < FirstUserPhysID) {
+					return fmt.Errorf("%s has physical id %d, outside [%d, %d)", name, id, FirstUserPhysID, c.nextPhys)
 				}
 				seen[id] = name
 			}

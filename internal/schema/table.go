@@ -12,9 +12,9 @@ import (
 // the store keeps the last one for itself.
 const maxColumnIDs = 1<<16 - 1
 
-// firstUserPhysID is where physical ids of user tables begin; those below
+// FirstUserPhysID is where physical ids of user tables begin; those below
 // belong to system tables and are fixed for ever.
-const firstUserPhysID = 64
+const FirstUserPhysID = 64
 
 // arrange fills everything of a table that follows from ByID.
 func (t *Table) arrange() error {

@@ -95,6 +95,21 @@ func (s *Store) DropPhys(ctx context.Context, id uint32) error {
 	return s.failed()
 }
 
+// PhysIDs lists the physical ids of which anything is stored, ascending.
+func (s *Store) PhysIDs() ([]uint32, error) {
+	var ids []uint32
+	for _, sh := range s.shards {
+		if err := sh.eachPhys(func(phys uint32) error {
+			ids = append(ids, phys)
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("list physical ids: %w", err)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
 // dropRanges removes everything under some physical ids; more adds to each
 // shard's batch, and tells the position of the record it added.
 func (s *Store) dropRanges(
