@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeHelp explains the figures of store.Metrics. Every one has its line here.
+// storeHelp explains the figures of store.Metrics. Every one has its line here;
+// a test of the server wants it.
 var storeHelp = map[string]string{
 	"background_pass_errors_total":  "Passes of the store's background work that ended with an error.",
 	"background_tasks":              "Tasks that wait for the store's background work.",
@@ -39,6 +40,7 @@ var storeHelp = map[string]string{
 	"flushed_bytes_total":           "Bytes written by flushes of memtables.",
 	"flushes_total":                 "Flushes of memtables.",
 	"head_deletions_purged_total":   "Range and partition deletions purged.",
+	"index_entries_swept_total":     "Index entries of dead or changed rows removed by the background.",
 	"journal_bytes":                 "Bytes of the journals on disk.",
 	"journal_bytes_in_total":        "Bytes of changes given to the journals.",
 	"journal_bytes_written_total":   "Bytes that the journals wrote for them.",
@@ -60,6 +62,7 @@ var storeHelp = map[string]string{
 	"rows_read_total":               "Live rows that reads met.",
 	"rows_removed_total":            "Dead rows removed from the engine beside a deletion that stays.",
 	"shards":                        "Shards, one a data directory.",
+	"sweeps_total":                  "Passes over tables in search of what can be removed.",
 	"table_bytes":                   "Bytes of the engine's table files.",
 	"tables":                        "The engine's table files.",
 	"tombstones_jumped_total":       "Dead rows that reads passed in dead spans, untouched.",

@@ -98,7 +98,7 @@ func checkExposition(t *testing.T, url string) {
 			help[f[2]] = f[3]
 		case f[1] == "TYPE":
 			if help[f[2]] == "" {
-				t.Errorf("%s is not explained", f[2])
+				t.Errorf("%s is not explained: one of the store's needs a line in storeHelp (internal/console)", f[2])
 			}
 			if counter := strings.HasSuffix(f[2], "_total"); counter != (f[3] == "counter") || f[3] == "untyped" {
 				t.Errorf("%s is a %s", f[2], f[3])
