@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -95,8 +96,28 @@ func (m *Mover) pause(ctx context.Context, i *Intent) (*Result, error) {
 
 func (m *Mover) resume(ctx context.Context, i *Intent) (*Result, error) {
 	m.mu.Lock()
+	halted := maps.Clone(m.halted)
+	m.mu.Unlock()
+	for f, why := range halted {
+		if !errors.Is(why, ErrStreamLost) {
+			continue
+		}
+		if i.Args["reopen"] != "true" {
+			return nil, refuse("%v; --reopen begins the stream anew and compares every row again, which finds what was skipped", why)
+		}
+		if err := f.reopen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
 	clear(m.halted)
 	m.mu.Unlock()
+	if i.Args["reopen"] == "true" && m.rec.State != CutOver && m.rec.State != Copying {
+		return nil, m.answer(ctx, i, done("the stream begins anew, every row is compared again"), func(r *Record) {
+			r.State, r.Paused, r.Trouble = Following, false, ""
+			r.Shadow, r.ReadPercent = false, 0
+		})
+	}
 	return nil, m.answer(ctx, i, done("goes on"), func(r *Record) { r.Paused, r.Trouble = false, "" })
 }
 
@@ -127,16 +148,30 @@ func (m *Mover) repair(ctx context.Context, i *Intent) (*Result, error) {
 	if err := m.in(Following, Verified, Shadowing, ReadsSwitched, RolledBack, CutOver); err != nil {
 		return nil, err
 	}
+	if err := m.startFlows(ctx); err != nil {
+		return nil, err
+	}
 	f := m.fwd
 	if m.rec.Canonical == Target {
 		f = m.rev
 	}
-	n, err := m.v.repair(ctx, f)
-	if err != nil {
-		return nil, err
+	n := 0
+	// Changes that built on rows that were wrong show only when those are right.
+	for range 5 {
+		mended, err := m.v.repair(ctx, f)
+		n += mended
+		if err != nil {
+			return nil, err
+		}
+		if err := m.v.catchUp(ctx, 30*time.Second); err != nil {
+			return nil, err
+		}
+		if err := m.v.clean(ctx); !errors.Is(err, errDifferences) {
+			break
+		}
 	}
-	if left := f.toFill(); left > 0 {
-		if left, err = f.fill(ctx); left > 0 {
+	if f.toFill() > 0 {
+		if left, err := f.fill(ctx); left > 0 {
 			return nil, fmt.Errorf("%d rows that the sink refused could not be filled: %w", left, err)
 		}
 	}
@@ -230,6 +265,9 @@ func (m *Mover) doRollback(ctx context.Context, i *Intent) (*Result, error) {
 }
 
 func (m *Mover) doSwitch(ctx context.Context, i *Intent, s *switchover) (*Result, error) {
+	if err := m.startFlows(ctx); err != nil {
+		return nil, err
+	}
 	no, proof, err := s.refusals(ctx)
 	if err != nil {
 		return nil, err
@@ -323,6 +361,29 @@ func (m *Mover) originUnread(ctx context.Context) error {
 		return &refused{no}
 	}
 	return nil
+}
+
+// startFlows starts what follows both directions, where the command is the
+// first thing that this mover does, and waits until their lag is known.
+func (m *Mover) startFlows(ctx context.Context) error {
+	if m.rec.State == Following && !m.mirrored {
+		if err := m.rev.begin(ctx); err != nil {
+			return err
+		}
+		m.mirrored = true
+	}
+	m.follow(ctx, m.fwd)
+	m.follow(ctx, m.rev)
+	for began := time.Now(); time.Since(began) < 10*time.Second; {
+		known := true
+		for _, f := range m.running() {
+			known = known && f.behind() >= 0
+		}
+		if known || !sleep(ctx, 10*time.Millisecond) {
+			break
+		}
+	}
+	return ctx.Err()
 }
 
 func percentOf(args map[string]string) (int, error) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -149,16 +151,17 @@ func (s *switchover) fenced(ctx context.Context) error {
 		return fmt.Errorf("hold up the writers of %s: %w", s.from, err)
 	}
 	s.raised = time.Since(began)
-	if err := s.out.drain(ctx); err != nil {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.counters(gctx) })
+	g.Go(func() (err error) {
+		if err := s.out.drain(gctx); err != nil {
+			return err
+		}
+		s.drained = time.Since(began)
+		s.rows, err = m.v.rest(gctx)
 		return err
-	}
-	s.drained = time.Since(began)
-	n, err := m.v.rest(ctx)
-	s.rows = n
-	if err != nil {
-		return err
-	}
-	if err := s.counters(ctx); err != nil {
+	})
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	s.compared = time.Since(began)
@@ -170,14 +173,14 @@ func (s *switchover) fenced(ctx context.Context) error {
 		}
 	}
 	floor := max(m.rec.StampFloor, m.fwd.stamps(), m.rev.stamps())
-	err = m.to(ctx, func(r *Record) {
+	err := m.to(ctx, func(r *Record) {
 		r.State, r.Back, r.Canonical, r.StampFloor = s.then, "", s.to, floor
 		r.Trouble, r.Shadow = "", false
 		r.ReadPercent = 100
 		if s.to == Origin {
 			r.ReadPercent = 0
 		}
-	}, fmt.Sprintf("%s: %s is right from now on", s.word, s.to), fmt.Sprintf("%d rows compared inside the fence", n))
+	}, fmt.Sprintf("%s: %s is right from now on", s.word, s.to), fmt.Sprintf("%d rows compared inside the fence", s.rows))
 	if err != nil {
 		return err
 	}

@@ -121,18 +121,21 @@ func set[T int | int64 | float64 | time.Duration](v *T, to T) {
 // schemas of every store.
 var moveName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,29}$`)
 
-// ParseFile reads a move file and fills in its defaults. Its errors name the
-// line.
+// ErrFile marks errors of a move file.
+var ErrFile = errors.New("move file")
+
+// ParseFile reads a move file and fills in its defaults. Its errors are ErrFile
+// and name the line where the text does not read.
 func ParseFile(text []byte) (*File, error) {
 	f := &File{}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(f); err != nil {
-		return nil, fmt.Errorf("read the move file: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	f.Budgets.defaults()
 	if err := f.validate(); err != nil {
-		return nil, fmt.Errorf("move file: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	return f, nil
 }

@@ -97,6 +97,35 @@ func (f *flow) begin(ctx context.Context) error {
 	return w.Commit(ctx, p, map[string]string{"asof": p.String()})
 }
 
+// reopen begins a lost stream anew where the source stands now. What was
+// skipped is for a verification of every row to find, so all tables are told
+// as lost with the new position.
+func (f *flow) reopen(ctx context.Context) error {
+	if err := f.from.DropStream(ctx, f.stream); err != nil {
+		return fmt.Errorf("drop stream %s: %w", f.stream, err)
+	}
+	w, err := f.to.Write(ctx, f.stream)
+	if err != nil {
+		return fmt.Errorf("open the writer of %s: %w", f.stream, err)
+	}
+	defer func() { _ = w.Close(context.WithoutCancel(ctx)) }()
+	p, err := f.from.OpenStream(ctx, f.stream)
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", f.stream, err)
+	}
+	f.touched.turnOn()
+	for t := range f.tables {
+		f.log.lose(t)
+	}
+	progress := map[string]string{}
+	durable := f.log.commit(progress)
+	if err := w.Commit(ctx, p, progress); err != nil {
+		return fmt.Errorf("begin stream %s anew: %w", f.stream, err)
+	}
+	durable()
+	return nil
+}
+
 // run follows until the context ends or an error that trying again cannot
 // mend: a lost writer, a lost stream, an altered table, a refused row.
 func (f *flow) run(ctx context.Context) error {

@@ -13,6 +13,7 @@ const (
 	probeEvery  = 40 * time.Millisecond
 	probeWindow = 3 * time.Second
 	nodeFresh   = 5 * time.Second
+	nodeWindow  = 2 * time.Second
 )
 
 // Names of the latency budgets.
@@ -152,27 +153,33 @@ type reading struct {
 	exists bool
 }
 
-// read compares with the budgets: the app's if nodes report, else the probes'.
-func (g *gauge) read(ctx context.Context, budgets []Budget) (reading, error) {
+// read compares what was measured after a time with the budgets: the app's if
+// nodes report, else the probes'.
+func (g *gauge) read(ctx context.Context, budgets []Budget, after time.Time) (reading, error) {
 	app, reported, err := g.app(ctx)
 	if err != nil {
 		return reading{}, err
 	}
-	reported = reported && slices.ContainsFunc(budgets, func(b Budget) bool { return b.Name == budgetApp })
+	byApp := reported && slices.ContainsFunc(budgets, func(b Budget) bool { return b.Name == budgetApp })
 	since := g.now().Add(-probeWindow)
+	if after.After(since) {
+		since = after
+	}
+	// Nodes tell about the seconds before their report.
+	fresh := g.now().Sub(after) > nodeWindow
 	var worst reading
 	for _, b := range budgets {
 		var ms float64
 		var ok bool
 		switch b.Name {
 		case budgetApp:
-			ms, ok = app, reported
+			ms, ok = app, byApp && fresh
 		case budgetOrigin:
 			ms, ok = g.probed(Origin, since)
-			ok = ok && !reported
+			ok = ok && !byApp
 		case budgetTarget:
 			ms, ok = g.probed(Target, since)
-			ok = ok && !reported
+			ok = ok && !byApp
 		}
 		if !ok || b.Limit <= 0 {
 			continue

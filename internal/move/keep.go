@@ -99,9 +99,34 @@ func (v *verifier) keepSome(ctx context.Context) (int, error) {
 	return len(taken), nil
 }
 
+// catchUp compares what was touched before the call, those rows at least that
+// are not touched again meanwhile.
+func (v *verifier) catchUp(ctx context.Context, patience time.Duration) error {
+	for began := time.Now(); v.touched.anyFrom(began); {
+		if _, err := v.keepSome(ctx); err != nil {
+			return err
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("%d rows wait to be compared, %s were not enough", v.touched.count(), patience)
+		}
+		if !sleep(ctx, keepPause) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // renew verifies a table anew whose touched keys were too many to tell.
 func (v *verifier) renew(ctx context.Context, t int) error {
 	v.logger.Info("a table changed in too many places and is verified again", "table", v.tables[t].Name)
+	if err := v.forget(ctx, t); err != nil {
+		return err
+	}
+	return v.table(ctx, t)
+}
+
+// forget drops a lost table's verified ranges.
+func (v *verifier) forget(ctx context.Context, t int) error {
 	if err := v.store.ForgetRanges(ctx, v.lease, t); err != nil {
 		return err
 	}
@@ -110,7 +135,7 @@ func (v *verifier) renew(ctx context.Context, t int) error {
 		logs = append(logs, f.log)
 	}
 	v.touched.found(t, logs...)
-	return v.table(ctx, t)
+	return nil
 }
 
 // compareTaken clears the touched keys whose rows are equal and returns the

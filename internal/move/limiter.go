@@ -8,8 +8,8 @@ import (
 )
 
 // limiter sets the pace of everything that a move reads for itself: one for
-// the whole move. It halves when the app's latency passes its budget, grows
-// while there is room, and never falls below its least rate, so that a copy
+// the whole move. It falls, to a half at most, when the app's latency passes
+// its budget, grows while there is room, and never falls below its least rate, so that a copy
 // ends whatever the budget says.
 type limiter struct {
 	mu     sync.Mutex
@@ -20,6 +20,7 @@ type limiter struct {
 	at     time.Time
 	used   float64 // rows taken since the last judgement
 	judged time.Time
+	slowed time.Time
 	held   map[string]string             // why nothing at all may be read, by its first word
 	reason string                        // why the rate is not higher
 	window [8]struct{ at, rows float64 } // copied rows, for the rate shown
@@ -75,7 +76,8 @@ func (l *limiter) refill() {
 	l.at = now
 }
 
-// judge takes a measurement: how much of the budget is used (1 is all of it).
+// judge takes a measurement made since the last change for the worse: how much
+// of the budget is used, 1 being all of it.
 func (l *limiter) judge(usage float64, by string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +88,8 @@ func (l *limiter) judge(usage float64, by string) {
 	l.judged, l.used = now, 0
 	switch {
 	case usage > 1:
-		l.rate = max(l.rate/2, l.least)
+		l.rate = max(l.rate*min(max(0.9/usage, 0.5), 0.9), l.least)
+		l.slowed = now
 		l.reason = by
 		l.tokens = min(l.tokens, 0)
 	case usage < 0.85 && busy:
@@ -97,6 +100,13 @@ func (l *limiter) judge(usage float64, by string) {
 			l.reason = "the highest rate of the move file"
 		}
 	}
+}
+
+// since is the time from which measurements tell about the present rate.
+func (l *limiter) since() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slowed
 }
 
 // hold holds everything up for a reason, or no longer for this one.

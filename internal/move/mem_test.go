@@ -190,6 +190,7 @@ func (s *memSide) String() string { return "memory" }
 func (s *memSide) Bind(ctx context.Context, _ Part, maps []TableMap, _ []Table) ([]Table, []Finding, error) {
 	return s.tables[:len(maps)], nil, s.call(ctx, "bind")
 }
+
 func (s *memSide) Check(ctx context.Context, _ Part) ([]Finding, error) {
 	return nil, s.call(ctx, "check")
 }

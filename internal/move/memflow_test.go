@@ -42,8 +42,12 @@ func (m *memStream) Next(ctx context.Context) (*Event, error) {
 		}
 		m.s.db.mu.Lock()
 		news := m.s.db.news
-		ok := m.fillLocked()
+		_, there := m.s.db.streams[m.name]
+		ok := there && m.fillLocked()
 		m.s.db.mu.Unlock()
+		if !there {
+			return nil, ErrStreamLost
+		}
 		if ok {
 			continue
 		}

@@ -547,14 +547,15 @@ func TestEveryStep(t *testing.T) {
 							}
 						}
 					})
-					rec := w.until("verified", func(r *Record) bool { return r.State == Verified })
+					w.until("verified", func(r *Record) bool { return r.State == Verified })
 					w.mustDo(VerbCutover, map[string]string{"skip-shadow": "true"})
 					sleep(w.ctx, 500*time.Millisecond)
 					w.mustDo(VerbRollback, nil)
 					sleep(w.ctx, 500*time.Millisecond)
 					w.settle(8 * time.Second)
 					w.compare()
-					if rec, _ = (&memStore{memState: w.state}).Load(w.ctx, "chat"); rec.State != RolledBack {
+					rec, _ := (&memStore{memState: w.state}).Load(w.ctx, "chat")
+					if rec.State != RolledBack {
 						t.Errorf("%s at the end", rec.State)
 					}
 					// Past the last call of the whole move nothing new can happen.

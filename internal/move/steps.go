@@ -74,13 +74,29 @@ func (m *Mover) work(ctx context.Context) error {
 		m.follow(ctx, m.rev)
 		m.start(ctx, "keep", m.v.keep)
 		if m.rec.State == ReadsSwitched {
-			return m.guardReads(ctx)
+			if err := m.guardReads(ctx); err != nil {
+				return err
+			}
 		}
+		return m.guardEqual(ctx)
 	case CutOver:
 		m.follow(ctx, m.rev)
 		m.start(ctx, "mirror", m.mirror)
 	}
 	return nil
+}
+
+// guardEqual goes back to before the verification when a difference was found
+// after it, reads included.
+func (m *Mover) guardEqual(ctx context.Context) error {
+	err := m.v.clean(ctx)
+	if !errors.Is(err, errDifferences) {
+		return err
+	}
+	why := fmt.Errorf("%w; `varve move repair` mends those that are not of a rule", err)
+	return m.to(ctx, func(r *Record) {
+		r.State, r.Trouble, r.Shadow, r.ReadPercent = Following, why.Error(), false, 0
+	}, "no longer verified: "+err.Error())
 }
 
 // idle reports whether the state waits for a person.
@@ -162,16 +178,10 @@ func (m *Mover) verify(ctx context.Context) error {
 	if err := m.v.run(ctx); err != nil {
 		return err
 	}
-	// Rows touched meanwhile are compared until few are left.
-	for began := time.Now(); m.v.touched.count() > m.file.Budgets.Touched; {
-		if _, err := m.v.keepSome(ctx); err != nil {
+	began := time.Now()
+	for m.v.touched.count() > m.file.Budgets.Touched || m.v.touched.anyFrom(began) {
+		if err := m.v.catchUp(ctx, time.Hour); err != nil {
 			return err
-		}
-		if time.Since(began) > time.Hour {
-			return fmt.Errorf("%d rows are still touched faster than they can be compared", m.v.touched.count())
-		}
-		if !sleep(ctx, keepPause) {
-			return ctx.Err()
 		}
 	}
 	if err := m.v.covered(ctx); err != nil {

@@ -36,6 +36,7 @@ type rowID struct {
 type touch struct {
 	version uint64 // of the last change
 	at      time.Time
+	looked  time.Time // when a comparison last found a difference
 	entry   *logEntry
 	tries   int // comparisons that found a difference at this version
 }
@@ -290,8 +291,8 @@ type seen struct {
 	version uint64
 }
 
-// take returns up to limit keys that were last changed before a time, the
-// table with the most first come as the map gives them.
+// take returns up to limit keys that were last changed, and looked at in vain,
+// before a time.
 func (t *touched) take(before time.Time, limit int) []seen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,11 +301,23 @@ func (t *touched) take(before time.Time, limit int) []seen {
 		if len(out) == limit {
 			break
 		}
-		if k.at.Before(before) {
+		if k.at.Before(before) && k.looked.Before(before) {
 			out = append(out, seen{id, k.version})
 		}
 	}
 	return out
+}
+
+// anyFrom reports whether a key or span is left from before a time.
+func (t *touched) anyFrom(before time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.keys {
+		if k.at.Before(before) {
+			return true
+		}
+	}
+	return len(t.spans) > 0 && t.spans[0].at.Before(before)
 }
 
 // takeSpan returns a deleted span to compare, nil for none.
@@ -340,7 +353,7 @@ func (t *touched) unequal(s seen) int {
 		return 0
 	}
 	k.tries++
-	k.at = time.Now()
+	k.looked = time.Now()
 	return k.tries
 }
 

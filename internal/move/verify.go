@@ -48,6 +48,11 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.settle(ctx); err != nil {
 		return err
 	}
+	for _, t := range v.touched.lostTables() {
+		if err := v.forget(ctx, t); err != nil {
+			return err
+		}
+	}
 	for t := range v.tables {
 		if err := v.table(ctx, t); err != nil {
 			return fmt.Errorf("verify %s: %w", v.tables[t].Name, err)
@@ -141,7 +146,7 @@ func (v *verifier) oneRange(ctx context.Context, vr *VerifiedRange) error {
 	if err != nil {
 		return err
 	}
-	if err := v.lim.wait(ctx, verifyRows/10); err != nil {
+	if err := v.lim.wait(ctx, verifyRows/40); err != nil {
 		return err
 	}
 	var d Digest

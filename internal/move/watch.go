@@ -54,7 +54,7 @@ func (m *Mover) watch(ctx context.Context) {
 
 // pace looks at the app's latency and at origin's log.
 func (m *Mover) pace(ctx context.Context, budgets []Budget) {
-	r, err := m.gauge.read(ctx, budgets)
+	r, err := m.gauge.read(ctx, budgets, m.lim.since())
 	if err != nil {
 		m.log.Debug("the app's latency is unknown", "err", err)
 		return
