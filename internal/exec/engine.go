@@ -19,7 +19,8 @@ type Engine struct {
 	uuids  uuidSource
 	micros atomic.Int64 // the last timestamp given to a write
 
-	started   time.Time
+	started   time.Time // by the options' clock
+	begun     time.Time // by the machine's
 	passwords passwords
 	builds    indexBuilds
 	gate      schemaGate
@@ -45,7 +46,7 @@ func New(o Options) (*Engine, error) {
 	if o.Node.Datacenter != "" {
 		o.Catalog.SetDatacenter(o.Node.Datacenter)
 	}
-	e := &Engine{opts: o, started: o.Clock()}
+	e := &Engine{opts: o, started: o.Clock(), begun: time.Now()}
 	o.Catalog.SetClock(func() time.Time {
 		_, micros := e.now()
 		return time.UnixMicro(micros)

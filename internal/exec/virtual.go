@@ -33,7 +33,7 @@ type VirtualTable struct {
 
 var allVirtualTables = slices.Concat(
 	systemVirtualTables, schemaVirtualTables, viewsVirtualTables, authVirtualTables, emptyVirtualTables, feedVirtualTables,
-	deadVirtualTables,
+	deadVirtualTables, metricVirtualTables,
 )
 
 // virtualTables lists every virtual table.

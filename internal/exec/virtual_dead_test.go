@@ -80,6 +80,19 @@ func TestTombstoneTables(t *testing.T) {
 	if err != nil || st.Walked != 400 || st.Jumped != 1000 {
 		t.Errorf("table statistics: %+v, %v", st, err)
 	}
+	for table, want := range map[string]string{
+		"tombstones_per_read": "4 200.0 0.0 200.0", "rows_per_read": "4 200.0 1.0 200.0",
+	} {
+		got := cells(t, te.exec(t, "SELECT count, max, p50th, p99th FROM system_views."+table+" WHERE keyspace_name = 'ks' AND table_name = 't'"))
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %q, want %s", table, got, want)
+		}
+	}
+	for table, want := range map[string]int{"local_read_latency": 1, "local_write_latency": 1, "max_partition_size": 1} {
+		if res := te.exec(t, "SELECT * FROM system_views."+table+" WHERE keyspace_name = 'ks' AND table_name = 't'"); res.Count != want {
+			t.Errorf("%s: %d rows", table, res.Count)
+		}
+	}
 	var text []string
 	for _, table := range []string{"dead_spans", "tombstones", "large_partitions", "slow_queries"} {
 		text = append(text, cells(t, te.exec(t, "DESCRIBE TABLE varve."+table))...)

@@ -33,6 +33,7 @@ type tableCounters struct {
 	reads, writes         atomic.Int64
 	readNanos, writeNanos atomic.Int64
 	walked, jumped        atomic.Int64
+	hist                  atomic.Pointer[tableHistograms]
 
 	mu     sync.Mutex
 	window [recentMinutes]recentReads
@@ -51,11 +52,13 @@ type recentReads struct {
 func (c *tableCounters) wrote(d time.Duration) {
 	c.writes.Add(1)
 	c.writeNanos.Add(int64(d))
+	c.histograms().write.add(int64(d))
 }
 
 func (c *tableCounters) read(d time.Duration, st *ReadStats) {
 	c.reads.Add(1)
 	c.readNanos.Add(int64(d))
+	c.histograms().readOf(d, st)
 	if st == nil {
 		return
 	}
@@ -107,6 +110,15 @@ func (c *tableCounters) show(out *TableStats) {
 		out.MeanTombstones = float64(sum.dead) / float64(sum.reads)
 		out.MeanLive = float64(sum.live) / float64(sum.reads)
 	}
+}
+
+// TableDistributions shows what a table's reads and writes were like.
+func (s *Store) TableDistributions(t *schema.Table) TableDistributions {
+	h := s.tableFor(t).stats.hist.Load()
+	if h == nil {
+		return TableDistributions{}
+	}
+	return TableDistributions{h.read.show(), h.write.show(), h.walked.show(), h.rows.show()}
 }
 
 // TableStats estimates a table's size and shows its spans.
