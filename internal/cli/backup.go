@@ -109,12 +109,16 @@ func newBackupVerify() *cobra.Command {
 
 func newBackupRestore() *cobra.Command {
 	var data, journal []string
+	var check restoreCheck
 	cmd := &cobra.Command{
 		Use:   "restore DIR NAME",
 		Short: "Turn a backup into a store in empty directories",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usageError("backup restore takes a directory and a name")
+			}
+			if err := check.run(cmd.Context(), cmd.OutOrStdout(), args[0], args[1]); err != nil || check.only {
+				return err
 			}
 			p := newProgress("bytes")
 			var copied int64
@@ -132,5 +136,10 @@ func newBackupRestore() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&data, "data", []string{"varve-data"}, "data directories, as many as the store had; empty or missing")
 	cmd.Flags().StringSliceVar(&journal, "journal", nil, "journal directories, where the store had them")
+	cmd.Flags().BoolVar(&check.only, "check", false, "restore nothing; tell which deletions a restore would undo (exit code 3 when it would any)")
+	cmd.Flags().StringSliceVar(&check.live, "live", nil,
+		"data directories of the store that the backup was made of, running or not: refuse to undo its deletions")
+	cmd.Flags().StringSliceVar(&check.journal, "live-journal", nil, "its journal directories, where it has them")
+	cmd.Flags().BoolVar(&check.allow, "allow-undo", false, "restore although that undoes deletions")
 	return cmd
 }

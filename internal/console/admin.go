@@ -129,6 +129,7 @@ func (a *Admin) Handler() http.Handler {
 		return struct{}{}, a.clearSnapshot(r)
 	})
 	handleStream(mux, "POST /v1/backup", a.backup)
+	handleStream(mux, "POST /v1/wouldundo", a.wouldUndo)
 	mux.HandleFunc("GET /v1/profile", profile)
 	return mux
 }
