@@ -17,7 +17,8 @@ func storeOptions(c *config.Config, log *slog.Logger, tables func() []*schema.Ta
 	o := store.Options{
 		DataDirs: c.DataDirectories, JournalDirs: c.JournalDirectories,
 		SyncPeriod: c.SyncPeriod, CacheBytes: int64(c.CacheSize), MemtableBytes: int64(c.MemtableSize),
-		SpanBytes: int64(c.SpanSize), FeedBytes: int64(c.CDCTableSpace), FeedDrop: !c.CDCBlockWrites, Logger: log, Tables: tables,
+		SpanBytes: int64(c.SpanSize), ReclaimRate: int64(c.ReclaimRate),
+		FeedBytes: int64(c.CDCTableSpace), FeedDrop: !c.CDCBlockWrites, Logger: log, Tables: tables,
 		EntryStale: exec.EntryIsStale,
 	}
 	if c.Durability == "periodic" {

@@ -54,6 +54,9 @@ type Config struct {
 	MemtableSize Bytes `yaml:"memtable_size"`
 	// SpanSize bounds the memory that dead spans take; the default is 64MiB.
 	SpanSize Bytes `yaml:"span_size"`
+	// ReclaimRate bounds how many bytes a second compactions rewrite that are made
+	// for dead rows; the default is 32MiB.
+	ReclaimRate Bytes `yaml:"reclaim_rate"`
 	// CDCTableSpace bounds the change feed of each table with cdc = true; the default is 4GiB.
 	CDCTableSpace Bytes `yaml:"cdc_table_space"`
 	// CDCBlockWrites refuses writes while a feed is full of what a consumer has
@@ -123,7 +126,7 @@ func Default() *Config {
 		DataDirectories: []string{"varve-data"},
 		CQL:             "127.0.0.1:9042", HTTP: "127.0.0.1:9180",
 		Durability: "durable", SyncPeriod: 10 * time.Second, Auth: "none",
-		CacheSize: 256 << 20, MemtableSize: 32 << 20, SpanSize: 64 << 20, CDCTableSpace: 4 << 30, CDCBlockWrites: true,
+		CacheSize: 256 << 20, MemtableSize: 32 << 20, SpanSize: 64 << 20, ReclaimRate: 32 << 20, CDCTableSpace: 4 << 30, CDCBlockWrites: true,
 		TombstoneWarnThreshold: 1000, TombstoneFailureThreshold: 100_000, TombstonesCounted: "walked",
 		BatchSizeWarnThreshold: 5 << 10, BatchSizeFailThreshold: 50 << 10,
 		ReadRequestTimeout: 5 * time.Second, RangeRequestTimeout: 10 * time.Second,
@@ -242,6 +245,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MemtableSize < 1<<20 {
 		bad("memtable_size", "%v is under 1MiB", c.MemtableSize)
+	}
+	if c.ReclaimRate < 64<<10 {
+		bad("reclaim_rate", "%v a second is under 64KiB", c.ReclaimRate)
 	}
 	if c.CDCTableSpace < 1<<20 {
 		bad("cdc_table_space", "%v is under 1MiB", c.CDCTableSpace)
