@@ -17,8 +17,8 @@ type goneSpan struct {
 }
 
 const (
-	// goneQuiet and goneBusy are how long purged spans wait for others before
-	// the memtable is written out for them.
+	// goneQuiet and goneBusy are how long spans that may be purged, and those
+	// that were, wait for others before the memtable is written out for them.
 	goneQuiet = 3 * time.Second
 	goneBusy  = 20 * time.Second
 	// manyGone is how many of them are reason enough: the engine sorts the range
@@ -35,6 +35,32 @@ const (
 type goneSpans struct {
 	spans       []goneSpan
 	first, last time.Time
+}
+
+// ripening is what is known of a table's spans that may be purged.
+type ripening struct {
+	n           int
+	first, last time.Time // when there were some, and when there were more or fewer
+}
+
+// ripe reports whether n spans of a table have waited for others long enough.
+func (sh *shard) ripe(tbl *table, n int, now time.Time) bool {
+	if sh.ripening == nil {
+		sh.ripening = map[*table]*ripening{}
+	}
+	r := sh.ripening[tbl]
+	if r == nil {
+		r = &ripening{first: now}
+		sh.ripening[tbl] = r
+	}
+	if r.n != n {
+		r.n, r.last = n, now
+	}
+	if n < manyGone && now.Sub(r.last) < goneQuiet && now.Sub(r.first) < goneBusy {
+		return false
+	}
+	delete(sh.ripening, tbl)
+	return true
 }
 
 // takeGone returns the purged spans when the memtable is to be written out for them.
@@ -59,7 +85,7 @@ func (s *Store) purgeSpans(ctx context.Context, tbl *table) error {
 	defer s.reclaimMu.Unlock()
 	now := time.Now()
 	for _, sh := range s.shards {
-		if err := sh.purgeDue(ctx, tbl, s.gcBefore(tbl), now); err != nil {
+		if err := sh.purgeDue(ctx, tbl, s.gcBefore(tbl), now, true); err != nil {
 			return err
 		}
 		gone := sh.takeGone(now, true)
@@ -79,15 +105,27 @@ func (s *Store) purgeSpans(ctx context.Context, tbl *table) error {
 
 // purgeDue removes the rows of a table's spans that need not be kept: those
 // that only a head deletion killed, at once, and those whose every tombstone is
-// past gc_grace.
-func (sh *shard) purgeDue(ctx context.Context, tbl *table, gcBefore int64, now time.Time) error {
+// past gc_grace. Those rows must have left the memtable before: the engine steps
+// over each that is in the same memtable as its removal, before a read can see
+// that there is a span. all does not wait for more of them.
+func (sh *shard) purgeDue(ctx context.Context, tbl *table, gcBefore int64, now time.Time, all bool) error {
 	m := &tbl.parts[sh.idx].spans
 	if m.n.Load() == 0 {
 		return nil
 	}
+	due := m.due(gcBefore)
+	if len(due) == 0 {
+		delete(sh.ripening, tbl)
+		return nil
+	}
+	if !all && !sh.ripe(tbl, len(due), now) {
+		return nil
+	}
+	if err := sh.flush(ctx); err != nil {
+		return err
+	}
 	sh.s.passMu.Lock()
 	defer sh.s.passMu.Unlock()
-	due := m.due(gcBefore)
 	for len(due) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err

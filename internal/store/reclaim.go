@@ -51,7 +51,7 @@ func (s *Store) reclaimTick(ctx context.Context, now time.Time, all bool) error 
 	for _, def := range s.definitions() {
 		tbl := s.tableFor(def)
 		for _, sh := range s.shards {
-			if err := sh.purgeDue(ctx, tbl, s.gcBefore(tbl), now); err != nil {
+			if err := sh.purgeDue(ctx, tbl, s.gcBefore(tbl), now, all); err != nil {
 				return err
 			}
 		}

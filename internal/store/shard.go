@@ -39,8 +39,9 @@ type shard struct {
 	hot     hotKeys
 	pending deleteTracker
 	debts   debtBook
-	// gone and nextReclaim are used by one pass at a time (Store.reclaimMu).
+	// gone, ripening and nextReclaim are used by one pass at a time (Store.reclaimMu).
 	gone        goneSpans
+	ripening    map[*table]*ripening
 	nextReclaim time.Time
 	recounts    recountBook
 	// rangeOps counts range deletions since the memtable was last flushed for them.
