@@ -50,6 +50,8 @@ type selectPlan struct {
 	// index and driver are, for reads through an index, what is looked up in it.
 	index  *schema.Index
 	driver *restriction
+	// lookups are all that may drive the read; which does is chosen by what the indexes hold.
+	lookups []indexChoice
 
 	used []*schema.Column // columns selected, for the rebuilt text
 
@@ -345,6 +347,7 @@ func (sp *selectPlan) finish() error {
 		if sp.index, sp.driver = w.chooseIndex(); sp.index == nil {
 			return invalidf("%s", needsFilteringText)
 		}
+		sp.lookups = w.lookups()
 	}
 	regular := false
 	for _, r := range w.other {

@@ -112,13 +112,16 @@ func (ir *indexRead) bounds(x *execution) (q store.IndexQuery, err error) {
 // checked, and entries that do not hold any more are removed.
 func (r *selectRun) readIndex(ctx context.Context) error {
 	w := r.plan.where
-	ir := &indexRead{x: r.plan.index, driver: r.plan.driver}
-	r.index = ir
 	for _, fs := range [...][]boundFilter{r.keyFilters, r.staticFilters, r.rowFilters} {
 		if err := checkIndexable(fs); err != nil {
 			return err
 		}
 	}
+	ir, err := r.pickIndex()
+	if err != nil {
+		return err
+	}
+	r.index = ir
 	q, err := ir.bounds(r.x)
 	if err != nil {
 		return err
