@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +23,7 @@ func (v *verifier) keep(ctx context.Context) error {
 	}
 	for sleep(ctx, keepPause) {
 		for {
-			n, err := v.keepSome(ctx)
+			n, err := v.keepSome(ctx, true)
 			if err != nil {
 				return fmt.Errorf("compare touched rows: %w", err)
 			}
@@ -53,7 +54,7 @@ func (v *verifier) loadStanding(ctx context.Context) error {
 }
 
 // keepSome compares some touched keys and returns how many it took.
-func (v *verifier) keepSome(ctx context.Context) (int, error) {
+func (v *verifier) keepSome(ctx context.Context, throttled bool) (int, error) {
 	for _, t := range v.touched.lostTables() {
 		if err := v.renew(ctx, t); err != nil {
 			return 0, err
@@ -68,8 +69,10 @@ func (v *verifier) keepSome(ctx context.Context) (int, error) {
 	if len(taken) == 0 {
 		return 0, nil
 	}
-	if err := v.lim.wait(ctx, len(taken)/10); err != nil {
-		return 0, err
+	if throttled {
+		if err := v.lim.wait(ctx, len(taken)/10); err != nil {
+			return 0, err
+		}
 	}
 	unequal, err := v.compareTaken(ctx, taken)
 	if err != nil {
@@ -102,16 +105,17 @@ func (v *verifier) keepSome(ctx context.Context) (int, error) {
 // catchUp compares what was touched before the call, those rows at least that
 // are not touched again meanwhile.
 func (v *verifier) catchUp(ctx context.Context, patience time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for began := time.Now(); v.touched.anyFrom(began); {
-		if _, err := v.keepSome(ctx); err != nil {
-			return err
+		_, err := v.keepSome(limited, false)
+		if err == nil && sleep(limited, keepPause) {
+			continue
 		}
-		if time.Since(began) > patience {
+		if ctx.Err() == nil && limited.Err() != nil {
 			return fmt.Errorf("%d rows wait to be compared, %s were not enough", v.touched.count(), patience)
 		}
-		if !sleep(ctx, keepPause) {
-			return ctx.Err()
-		}
+		return errors.Join(err, ctx.Err())
 	}
 	return nil
 }
