@@ -55,7 +55,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%w", err) })
-	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench(), newWhy())
+	root.AddCommand(newServe(), newVersion(), newNodetool(), newImport(), newExport(), newBackup(), newShell(), newBench(), newWhy(), newMove())
 	return root
 }
 
