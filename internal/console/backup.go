@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func handleStream[Req any](mux *http.ServeMux, pattern string,
 		}
 		result, err := f(r.Context(), req, func(done, total int64) { send(Progress{Done: done, Total: total}) })
 		if err != nil {
-			send(Progress{Error: err.Error()})
+			send(Progress{Error: strings.TrimPrefix(err.Error(), ErrBadRequest.Error()+": ")})
 			return
 		}
 		text, err := json.Marshal(result)

@@ -70,11 +70,15 @@ func (a *Admin) snapshot(ctx context.Context, r SnapshotRequest) (Snapshot, erro
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return Snapshot{}, fmt.Errorf("make snapshot directory: %w", err)
 	}
+	// Flushed first, as in Cassandra, so that the tables' sizes are those of what is in it.
+	if err := a.Store.Flush(ctx, nil); err != nil {
+		return Snapshot{}, fmt.Errorf("flush before snapshot: %w", err)
+	}
 	if err := a.Store.Snapshot(ctx, tmp); err != nil {
 		return Snapshot{}, errors.Join(fmt.Errorf("snapshot: %w", err), os.RemoveAll(tmp))
 	}
 	for _, t := range tables {
-		st, err := a.Store.TableStats(t) // after the snapshot, which flushed it
+		st, err := a.Store.TableStats(t)
 		if err != nil {
 			return Snapshot{}, errors.Join(fmt.Errorf("size of %s.%s: %w", t.Keyspace, t.Name, err), os.RemoveAll(tmp))
 		}

@@ -163,7 +163,7 @@ func TestNodetool(t *testing.T) {
 		{"compact chat m", ""},
 		{"tablestats chat.m", "Table: m"},
 		{"snapshot -t one chat", "Snapshot directory: one"},
-		{"listsnapshots", "one"},
+		{"listsnapshots", "one           chat          m                  1"}, // 1.… KiB of its own
 		{"clearsnapshot -t one", "Requested clearing snapshot(s) for [all keyspaces] with snapshot name [one]"},
 		{"clearsnapshot --all", "for [all keyspaces] with [all snapshots]"},
 		{"listsnapshots", "There are no snapshots"},
