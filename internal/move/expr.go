@@ -155,6 +155,7 @@ const (
 	boolValue
 	numberValue
 	textValue
+	otherValue // of types that can be tested for NULL only
 )
 
 type exprValue struct {
@@ -166,10 +167,11 @@ type exprValue struct {
 }
 
 func (a exprValue) compare(b exprValue) (int, error) {
-	if a.kind != b.kind {
-		return 0, errors.New("values of different kinds")
-	}
 	switch {
+	case a.kind == otherValue || b.kind == otherValue:
+		return 0, errors.New("values of a type that can be tested for NULL only")
+	case a.kind != b.kind:
+		return 0, errors.New("values of different kinds")
 	case a.kind == textValue:
 		return bytes.Compare(a.text, b.text), nil
 	case a.exact && b.exact:
@@ -225,8 +227,7 @@ func (e *Expr) value(t *Table, r Row) (exprValue, error) {
 	case oidUUID, oidTimestamp, oidTimestamptz, oidDate:
 		return exprValue{kind: textValue, text: []byte(ShowValue(&c.Type, v))}, nil
 	}
-	// Others can be tested for NULL only.
-	return exprValue{kind: textValue + 1}, nil
+	return exprValue{kind: otherValue}, nil
 }
 
 func literal(text string, isText bool) (exprValue, error) {

@@ -248,6 +248,9 @@ func (l *touchLog) load(progress map[string]string) error {
 			}
 		}
 	}
+	for table := range t.lost {
+		t.dropTableLocked(table)
+	}
 	return nil
 }
 
