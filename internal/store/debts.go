@@ -22,6 +22,8 @@ type debt struct {
 const (
 	// maxDebts bounds a shard's debts; when there are more, neighbours are joined.
 	maxDebts = 1024
+	// maxDebtKey is how much of a key is kept; what is cut off makes a place wider.
+	maxDebtKey = 256
 	// freshDebts is how many are gathered before they are sorted in.
 	freshDebts = 512
 	// sampleDeletes is how many deletions one stands for where they are too
@@ -67,6 +69,10 @@ const (
 func (b *debtBook) add(d debt) {
 	d.first = time.Now()
 	d.last = d.first
+	d.lo = d.lo[:min(len(d.lo), maxDebtKey)]
+	if len(d.hi) > maxDebtKey {
+		d.hi = string(prefixEnd([]byte(d.hi[:maxDebtKey])))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fresh = append(b.fresh, d)

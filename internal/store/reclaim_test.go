@@ -435,6 +435,13 @@ func TestDebtBook(t *testing.T) {
 			t.Fatalf("%s..%s overlaps %s..", b.places[i-1].lo, b.places[i-1].hi, b.places[i].lo)
 		}
 	}
+	long := string(make([]byte, 60_000))
+	b.add(debt{lo: "x" + long + "a", hi: "x" + long + "b", rows: 1})
+	b.show()
+	if d := b.places[len(b.places)-1]; len(d.lo) > maxDebtKey || len(d.hi) > maxDebtKey || d.lo > "x"+long || d.hi < "x"+long+"b" {
+		t.Errorf("a place with keys of %d and %d bytes", len(d.lo), len(d.hi))
+	}
+	places, _ = b.show()
 	if got := b.take(time.Now().Add(time.Hour), false); len(got) != places {
 		t.Errorf("%d of %d debts are due after an hour", len(got), places)
 	}
