@@ -23,7 +23,7 @@ func (a *adminRun) changeSchema(ctx context.Context, st cql.Statement) (*Result,
 	if e.opts.Auth {
 		creator = a.s.Role
 	}
-	done, err := e.opts.Catalog.ApplyAs(ctx, creator, a.keyspace, st)
+	done, err := e.opts.Catalog.ApplyAs(withMove(ctx, a.move), creator, a.keyspace, st)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,21 @@ import (
 	"varve/internal/schema"
 )
 
+type moveKey struct{}
+
+// withMove keeps a request's varve-move token for guardTables.
+func withMove(ctx context.Context, move string) context.Context {
+	if move == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, moveKey{}, move)
+}
+
+func moveOf(ctx context.Context) string {
+	move, _ := ctx.Value(moveKey{}).(string)
+	return move
+}
+
 // watchFeeds makes the store's change feeds agree with the catalogue, now and
 // with every change of it, and has fences refuse changes of definitions.
 func (e *Engine) watchFeeds() error {
@@ -46,7 +61,7 @@ func (e *Engine) guardTables(ctx context.Context, changes []schema.TableChange) 
 			off = append(off, c.New)
 		}
 	}
-	release, err := e.opts.Store.AdmitDDL(old)
+	release, err := e.opts.Store.AdmitDDL(old, moveOf(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func TestFenceKeepsOthersOut(t *testing.T) {
 	if err := e.s.Truncate(ctx, e.tab); !errors.As(err, &fenced) {
 		t.Errorf("truncate: %v", err)
 	}
-	if _, err := e.s.AdmitDDL([]*schema.Table{e.tab}); !errors.As(err, &fenced) {
+	if _, err := e.s.AdmitDDL([]*schema.Table{e.tab}, ""); !errors.As(err, &fenced) {
 		t.Errorf("alter: %v", err)
 	}
 	if err := write("mover"); err != nil {

@@ -190,11 +190,12 @@ func (s *Store) startAnew() error {
 		sh.feed.last += feedJump
 		for phys, tbl := range *s.tables.Load() {
 			part := &tbl.parts[sh.idx].feed
-			if !part.on.Load() {
-				continue
+			on := part.on.Load()
+			if !on && part.begins == 0 {
+				continue // it never had one
 			}
 			part.last = sh.feed.last
-			if err := sh.emptyFeed(tbl, true); err != nil {
+			if err := sh.emptyFeed(tbl, on); err != nil {
 				return fmt.Errorf("table %d: %w", phys, err)
 			}
 		}

@@ -147,13 +147,13 @@ func (s *Store) drainWriters() {
 	}
 }
 
-// AdmitDDL refuses a change of the definitions of fenced tables. Until done is
-// called no fence closes.
-func (s *Store) AdmitDDL(tables []*schema.Table) (done func(), err error) {
+// AdmitDDL refuses a change of the definitions of fenced tables by origin.
+// Until done is called no fence closes.
+func (s *Store) AdmitDDL(tables []*schema.Table, origin string) (done func(), err error) {
 	s.fenceMu.RLock()
 	for _, t := range tables {
 		if f := s.tableByID(t.PhysID).fence.Load(); f != nil {
-			if err := f.check("", s.opts.Clock); err != nil {
+			if err := f.check(origin, s.opts.Clock); err != nil {
 				s.fenceMu.RUnlock()
 				s.metrics.fenceRefusals.Add(1)
 				return nil, err

@@ -192,3 +192,34 @@ func TestFenceThroughADriver(t *testing.T) {
 		t.Errorf("making a lapsed fence permanent: %v", err)
 	}
 }
+
+// TestFullFeedRefusesWrites: at its limit a feed that a consumer has not
+// confirmed stops writers with Cassandra's own error, and they go on once it has.
+func TestFullFeedRefusesWrites(t *testing.T) {
+	s := start(t, filepath.Join(t.TempDir(), "d"), "--set", "cdc_table_space=1MiB")
+	sess := s.session()
+	mustExec(t, sess, makeKeyspace)
+	mustExec(t, sess, `CREATE TABLE chat.m (k int PRIMARY KEY, v blob) WITH cdc = true`)
+	mustExec(t, sess, `INSERT INTO varve.feed_consumers (keyspace_name, table_name, consumer, shard, position) VALUES ('chat', 'm', 'asleep', 0, 0)`)
+	write := func() error {
+		return sess.Query(`INSERT INTO chat.m (k, v) VALUES (1, ?)`, make([]byte, 100_000)).ExecContext(context.Background())
+	}
+	var err error
+	for range 20 {
+		if err = write(); err != nil {
+			break
+		}
+	}
+	var refused gocql.RequestError
+	if !errors.As(err, &refused) || refused.Code() != gocql.ErrCodeCDCWriteFailure || !strings.Contains(refused.Message(), "Consumer asleep has confirmed position 0") {
+		t.Fatalf("a write to a full feed: %v", err)
+	}
+	var complete int64
+	if err := sess.Query(`SELECT complete FROM varve.feeds WHERE keyspace_name = 'chat' AND table_name = 'm'`).ScanContext(context.Background(), &complete); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, sess, `UPDATE varve.feed_consumers SET position = ? WHERE keyspace_name = 'chat' AND table_name = 'm' AND consumer = 'asleep' AND shard = 0`, complete)
+	if err := write(); err != nil {
+		t.Errorf("a write after the consumer has gone on: %v", err)
+	}
+}
