@@ -91,8 +91,17 @@ func (w *world) writer() move.Writer {
 func (w *world) apply(wr move.Writer, at time.Time, events ...move.Event) {
 	w.Helper()
 	w.must(wr.Apply(w.Context(), &move.Event{Op: move.Begin, Time: at}))
-	for i := range events {
-		w.must(wr.Apply(w.Context(), &events[i]))
+	for _, e := range events {
+		// An event's memory is used again by the next one.
+		e.New, e.Old = e.New.Clone(), e.Old.Clone()
+		w.must(wr.Apply(w.Context(), &e))
+		for _, r := range []move.Row{e.New, e.Old} {
+			for _, v := range r {
+				for i := range v {
+					v[i] = 0xff
+				}
+			}
+		}
 	}
 	w.must(wr.Apply(w.Context(), &move.Event{Op: move.Commit, Time: at}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,7 +154,8 @@ func (w *writer) next() int64 {
 	return w.stamp
 }
 
-// Apply implements move.Writer.
+// Apply implements move.Writer. The event is only the caller's until it
+// returns, so that what is queued is a copy.
 func (w *writer) Apply(ctx context.Context, e *move.Event) error {
 	if w.broken != nil {
 		return w.broken
@@ -167,7 +169,7 @@ func (w *writer) Apply(ctx context.Context, e *move.Event) error {
 	case move.Insert, move.Update:
 		err = w.upsert(ctx, e)
 	case move.Delete:
-		err = w.remove(e.Table, w.keyOf(e.Table, e.Old))
+		err = w.remove(e.Table, w.keyOf(e.Table, e.Old).Clone())
 	case move.Truncate:
 		err = w.truncate(ctx, e.Table)
 	case move.DeleteRange:
@@ -210,11 +212,11 @@ func (w *writer) endTransaction() {
 func (w *writer) upsert(ctx context.Context, e *move.Event) error {
 	if e.Table == move.CanaryTable {
 		w.add(e.Table, `INSERT INTO varve_move.canary (stream, n) VALUES (?, ?) USING TIMESTAMP ?`,
-			[]any{raw(e.New[0]), raw(e.New[1]), w.next()})
+			[]any{raw(slices.Clone(e.New[0])), raw(slices.Clone(e.New[1])), w.next()})
 		return nil
 	}
 	t := w.side.tables[e.Table]
-	row, known := e.New, make([]bool, len(e.New))
+	row, known := e.New.Clone(), make([]bool, len(e.New))
 	for i := range known {
 		known[i] = true
 	}
@@ -241,8 +243,8 @@ func (w *writer) upsert(ctx context.Context, e *move.Event) error {
 // moveRow writes an update of the key: a deletion and an insert, with values
 // that the update does not tell taken from the old row.
 func (w *writer) moveRow(ctx context.Context, e *move.Event, t *table, known []bool) error {
-	row, old := e.New.Clone(), e.Old
-	key := t.KeyOf(e.Old)
+	row, old := e.New.Clone(), e.Old.Clone()
+	key := t.KeyOf(old)
 	if e.Partial && len(e.Unchanged) > 0 {
 		if err := w.flush(ctx); err != nil {
 			return err
