@@ -41,7 +41,7 @@ func changeFence(ctx context.Context, x *execution, c *virtualChange) error {
 		return err
 	}
 	if c.kind == deleteKind {
-		return feedError(x.e.opts.Store.DropFence(ctx, t))
+		return feedError(x.e.opts.Store.DropFence(ctx, t, x.p.Move))
 	}
 	if err := c.writable("varve.fences", "generation", "state", "pass", "hint", "expires_in_ms", "expires_at"); err != nil {
 		return err

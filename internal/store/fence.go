@@ -65,7 +65,9 @@ type FenceError struct{ Msg string }
 
 func (e *FenceError) Error() string { return e.Msg }
 
-func fenceErrorf(format string, args ...any) error { return &FenceError{fmt.Sprintf(format, args...)} }
+func fenceErrorf(format string, args ...any) error {
+	return &FenceError{"varve fence: " + fmt.Sprintf(format, args...)}
+}
 
 // lapse reports that a closed fence's deadline has passed, for good once it was seen.
 func (f *fence) lapse(now time.Time) bool {
@@ -259,8 +261,11 @@ func (c *FenceChange) next(t *schema.Table, old *fence, now time.Time) (*fence, 
 	switch {
 	case old == nil && !c.Replace:
 		return nil, fenceErrorf("%s.%s has no fence: INSERT one", t.Keyspace, t.Name)
-	case old != nil && c.Generation < old.Generation, old != nil && !c.Replace && c.Generation != old.Generation:
-		return nil, fenceErrorf("the fence of %s.%s is of generation %d, not %d", t.Keyspace, t.Name, old.Generation, c.Generation)
+	case old != nil && c.Generation < old.Generation:
+		return nil, fenceErrorf("the fence of %s.%s is of generation %d, and %d is lower", t.Keyspace, t.Name, old.Generation, c.Generation)
+	case old != nil && !c.Replace && c.Generation != old.Generation:
+		return nil, fenceErrorf("the fence of %s.%s is of generation %d, not %d: INSERT a new one to replace it",
+			t.Keyspace, t.Name, old.Generation, c.Generation)
 	case old != nil && (!c.Replace || c.Generation == old.Generation):
 		if !c.Replace {
 			n.Fence, n.until = old.Fence, old.until
@@ -312,8 +317,8 @@ func (f *fence) settle(old *fence, now time.Time) error {
 	return nil
 }
 
-// DropFence forgets an open fence, its generation too.
-func (s *Store) DropFence(ctx context.Context, t *schema.Table) error {
+// DropFence forgets a fence, its generation too: an open one, or by who has its pass.
+func (s *Store) DropFence(ctx context.Context, t *schema.Table, origin string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -324,7 +329,7 @@ func (s *Store) DropFence(ctx context.Context, t *schema.Table) error {
 	if f == nil {
 		return nil
 	}
-	if f.Closed && !f.lapse(s.opts.Clock()) {
+	if f.Closed && (f.Pass == "" || f.Pass != origin) && !f.lapse(s.opts.Clock()) {
 		return fenceErrorf("the fence of %s.%s is closed: lift it first (UPDATE … SET generation = %d, state = 'open')",
 			t.Keyspace, t.Name, f.Generation)
 	}
