@@ -146,7 +146,7 @@ func (s *Side) Remove(ctx context.Context) error {
 // DropTables implements move.Side.
 func (s *Side) DropTables(ctx context.Context) error {
 	for _, t := range s.tables {
-		if err := s.exec(ctx, `DROP TABLE IF EXISTS `+t.qualified()); err != nil {
+		if err := s.alter(ctx, `DROP TABLE IF EXISTS `+t.qualified()); err != nil {
 			return err
 		}
 	}
@@ -165,6 +165,18 @@ func (s *Side) RaiseCounters(context.Context, map[string]int64) error { return n
 func (s *Side) exec(ctx context.Context, cql string, args ...any) error {
 	if err := s.session.Query(cql, args...).ExecContext(ctx); err != nil {
 		return fmt.Errorf("%s: %w", firstWords(cql), err)
+	}
+	return nil
+}
+
+// alter changes the definition of a moved table, which its fence lets only the
+// move do.
+func (s *Side) alter(ctx context.Context, cql string) error {
+	if err := s.loadPass(ctx); err != nil {
+		return err
+	}
+	if err := s.session.Query(cql).CustomPayload(s.payload()).ExecContext(ctx); err != nil {
+		return fmt.Errorf("%s: %w", cql, err)
 	}
 	return nil
 }

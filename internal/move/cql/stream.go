@@ -70,7 +70,7 @@ func (s *Side) OpenStream(ctx context.Context, stream string) (move.Position, er
 	var start move.Position
 	for _, f := range s.feeds() {
 		name := quote(f.keyspace) + "." + quote(f.name)
-		if err := s.exec(ctx, "ALTER TABLE "+name+" WITH cdc = true"); err != nil {
+		if err := s.alter(ctx, "ALTER TABLE "+name+" WITH cdc = true"); err != nil {
 			return nil, err
 		}
 		st, err := s.feedState(ctx, &f)
@@ -128,7 +128,7 @@ func (s *Side) DropStream(ctx context.Context, stream string) error {
 				return err
 			}
 		}
-		if err := s.exec(ctx, "ALTER TABLE "+quote(f.keyspace)+"."+quote(f.name)+" WITH cdc = false"); err != nil {
+		if err := s.alter(ctx, "ALTER TABLE "+quote(f.keyspace)+"."+quote(f.name)+" WITH cdc = false"); err != nil {
 			return err
 		}
 	}

@@ -223,3 +223,16 @@ func TestFenceLiftsItself(t *testing.T) {
 		t.Fatal("a fence that lapsed was made permanent")
 	}
 }
+
+// A table that is closed to applications still gets its stream.
+func TestStreamOpensBehindTheFence(t *testing.T) {
+	w := newWorld(t)
+	w.must(w.side.RaiseFence(t.Context(), 1, time.Second, time.Minute))
+	w.must(w.side.KeepFence(t.Context(), 1))
+	st, m := w.follow()
+	w.must(w.side.LiftFence(t.Context(), 1))
+	w.exec(`INSERT INTO chat.messages (room, seq, body) VALUES (1, 1, 'x')`)
+	w.check(st, m, "behind")
+	w.must(w.side.RaiseFence(t.Context(), 2, time.Second, time.Minute))
+	w.must(w.side.DropStream(t.Context(), "back"))
+}
