@@ -40,17 +40,60 @@ func (s *Side) RaiseFence(ctx context.Context, generation int64, patience, deadl
 	return nil
 }
 
-// LiftFence implements move.Fence.
+// LiftFence implements move.Fence. A fence that was raised under an earlier
+// generation is replaced by an open one.
 func (s *Side) LiftFence(ctx context.Context, generation int64) error {
-	return s.eachFence(ctx, generation, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`)
+	return s.eachFence(ctx, generation, func(t *table, have int64) error {
+		if have < generation {
+			return s.exec(ctx, `INSERT INTO varve.fences (keyspace_name, table_name, generation, state) VALUES (?, ?, ?, 'open')`,
+				t.Schema, t.Name, generation)
+		}
+		return s.exec(ctx, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`,
+			generation, t.Schema, t.Name)
+	})
 }
 
 // KeepFence implements move.Fence.
 func (s *Side) KeepFence(ctx context.Context, generation int64) error {
-	return s.eachFence(ctx, generation, `UPDATE varve.fences SET generation = ?, expires_in_ms = null WHERE keyspace_name = ? AND table_name = ?`)
+	return s.eachFence(ctx, generation, func(t *table, have int64) error {
+		if have < generation {
+			return fmt.Errorf("it was raised under generation %d: %w", have, move.ErrFenceDown)
+		}
+		err := s.exec(ctx, `UPDATE varve.fences SET generation = ?, expires_in_ms = null WHERE keyspace_name = ? AND table_name = ?`,
+			generation, t.Schema, t.Name)
+		if isFenced(err) && !isOldGeneration(err) {
+			return fmt.Errorf("%w: %w", err, move.ErrFenceDown)
+		}
+		return err
+	})
 }
 
-func (s *Side) eachFence(ctx context.Context, generation int64, statement string) error {
+// eachFence changes the fences that the tables have, with the generation last
+// used.
+func (s *Side) eachFence(ctx context.Context, generation int64, change func(t *table, have int64) error) error {
+	for _, t := range s.tables {
+		var have int64
+		find := `SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`
+		if err := s.session.Query(find, t.Schema, t.Name).ScanContext(ctx, &have); isNotFound(err) {
+			have = 0
+		} else if err != nil {
+			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
+		}
+		if have > generation {
+			return fmt.Errorf("fence of %s is at generation %d, not %d: %w", t.qualified(), have, generation, move.ErrFenceGeneration)
+		}
+		if err := change(t, have); err != nil {
+			if isOldGeneration(err) {
+				return fmt.Errorf("%w: %w", err, move.ErrFenceGeneration)
+			}
+			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
+		}
+	}
+	return nil
+}
+
+// RemoveFence implements move.Fence. Only an open fence can be removed.
+func (s *Side) RemoveFence(ctx context.Context) error {
 	for _, t := range s.tables {
 		var have int64
 		find := `SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`
@@ -59,24 +102,12 @@ func (s *Side) eachFence(ctx context.Context, generation int64, statement string
 		} else if err != nil {
 			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
 		}
-		if have > generation {
-			return fmt.Errorf("fence of %s is at generation %d, not %d: %w", t.qualified(), have, generation, move.ErrFenceGeneration)
+		err := s.exec(ctx, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`, have, t.Schema, t.Name)
+		if err == nil {
+			err = s.exec(ctx, `DELETE FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`, t.Schema, t.Name)
 		}
-		if err := s.exec(ctx, statement, generation, t.Schema, t.Name); err != nil {
-			if isOldGeneration(err) {
-				return fmt.Errorf("%w: %w", err, move.ErrFenceGeneration)
-			}
-			return err
-		}
-	}
-	return nil
-}
-
-// RemoveFence implements move.Fence.
-func (s *Side) RemoveFence(ctx context.Context) error {
-	for _, t := range s.tables {
-		if err := s.exec(ctx, `DELETE FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`, t.Schema, t.Name); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("remove the fence of %s: %w", t.qualified(), err)
 		}
 	}
 	return nil

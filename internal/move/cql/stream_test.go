@@ -204,7 +204,11 @@ func TestFence(t *testing.T) {
 	if err := w.app.Query(write).ExecContext(ctx); !isFenced(err) {
 		t.Fatalf("a write passes the kept fence: %v", err)
 	}
-	w.must(w.side.LiftFence(ctx, 6))
+	w.must(w.side.LiftFence(ctx, 8)) // raised by a mover that is gone
+	w.exec(write)
+	if err := w.side.RaiseFence(ctx, 7, time.Second, time.Minute); !errors.Is(err, move.ErrFenceGeneration) {
+		t.Fatalf("the fence was lifted under a later generation and raised under an older: %v", err)
+	}
 	w.must(w.side.RemoveFence(ctx))
 	w.exec(write)
 }
@@ -219,8 +223,11 @@ func TestFenceLiftsItself(t *testing.T) {
 	for w.app.Query(`INSERT INTO chat.messages (room, seq, body) VALUES (1, 1, 'x')`).ExecContext(ctx) != nil {
 		w.must(ctx.Err())
 	}
-	if err := w.side.KeepFence(ctx, 5); err == nil {
-		t.Fatal("a fence that lapsed was made permanent")
+	if err := w.side.KeepFence(ctx, 5); !errors.Is(err, move.ErrFenceDown) {
+		t.Fatalf("a fence that lapsed was made permanent: %v", err)
+	}
+	if err := w.side.KeepFence(ctx, 6); !errors.Is(err, move.ErrFenceDown) {
+		t.Fatalf("a fence of an earlier generation was made permanent: %v", err)
 	}
 }
 
@@ -235,4 +242,6 @@ func TestStreamOpensBehindTheFence(t *testing.T) {
 	w.check(st, m, "behind")
 	w.must(w.side.RaiseFence(t.Context(), 2, time.Second, time.Minute))
 	w.must(w.side.DropStream(t.Context(), "back"))
+	w.must(w.side.RemoveFence(t.Context()))
+	w.exec(`INSERT INTO chat.messages (room, seq, body) VALUES (1, 2, 'x')`)
 }
