@@ -89,9 +89,11 @@ func newToken() string {
 func (s *Side) emit(ctx context.Context, token, content string) (lsn, xid uint64, err error) {
 	var before, own string
 	// The number of a transaction is taken so that its commit flushes the log:
-	// a message alone would wait for the log writer.
+	// a message alone would wait for the log writer. Standbys are not waited for:
+	// a mark that is lost with the server is lost with all that came after it.
 	err = s.pool.QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text, pg_logical_emit_message(false, $1, $2::text)::text,
-		pg_current_xact_id()::text`, s.markPrefix(), token+"\n"+content).Scan(&before, nil, &own)
+		pg_current_xact_id()::text, set_config('synchronous_commit', 'local', true)`,
+		s.markPrefix(), token+"\n"+content).Scan(&before, nil, &own, nil)
 	if err != nil {
 		return 0, 0, fmt.Errorf("write a mark into the log: %w", err)
 	}
