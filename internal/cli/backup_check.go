@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -67,8 +66,7 @@ func (c *restoreCheck) ask(ctx context.Context, dir, name string) (*backup.Undon
 				_ = json.Unmarshal(step.Result, u)
 			}
 		})
-	var op *net.OpError
-	if err == nil || !errors.As(err, &op) || op.Op != "dial" {
+	if !errors.Is(err, console.ErrNoServer) {
 		return u, err
 	}
 	st, err := store.Open(ctx, store.Options{DataDirs: c.live, JournalDirs: c.journal, ReadOnly: true})

@@ -12,6 +12,9 @@ import (
 	"strings"
 )
 
+// ErrNoServer says that nothing listens on the socket.
+var ErrNoServer = errors.New("no server answers")
+
 // Client makes administration calls over a server's Unix socket.
 type Client struct {
 	socket string
@@ -64,7 +67,7 @@ func (c *Client) open(ctx context.Context, path string, req any) (io.ReadCloser,
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("no server answers on %s (is it running, and with this --data?): %w", c.socket, op.Err)
+			return nil, fmt.Errorf("%w on %s (is it running, and with this --data?): %w", ErrNoServer, c.socket, op.Err)
 		}
 		return nil, err
 	}
