@@ -32,6 +32,7 @@ func stopping(findings []move.Finding) []string {
 // TestCheckTables: what is wrong with a table is found, and gone once the
 // statements that come with it were run.
 func TestCheckTables(t *testing.T) {
+	d := newDB(t, "")
 	for _, c := range []struct {
 		name, sql string
 		part      move.Part
@@ -60,7 +61,7 @@ func TestCheckTables(t *testing.T) {
 		{"retention", "CREATE TABLE t (id int PRIMARY KEY)", move.Origin, false, "max_slot_wal_keep_size: it is unlimited", nil, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDB(t, c.sql)
+			d.reset(t, c.sql)
 			look := func() []move.Finding {
 				s := d.open("m")
 				maps := []move.TableMap{{From: "t", Key: c.key}}
@@ -90,6 +91,7 @@ func TestCheckTables(t *testing.T) {
 
 // TestBindFindings: what cannot be mapped is said, with the column.
 func TestBindFindings(t *testing.T) {
+	from, to := newDB(t, ""), newDB(t, "")
 	for _, c := range []struct {
 		name, from, to, want string
 		m                    move.TableMap
@@ -118,15 +120,16 @@ func TestBindFindings(t *testing.T) {
 		{"target's key", "CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE t (k int)", "no unique index", move.TableMap{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDB(t, c.from)
-			s := d.open("m")
+			from.reset(t, c.from)
+			s := from.open("m")
 			c.m.From, c.m.To = "t", "t"
 			maps := []move.TableMap{c.m}
 			tables, findings, err := s.Bind(ctx(t), move.Origin, maps, nil)
 			check(t, err)
 			if c.to != "" {
 				noStops(t, findings, nil)
-				_, findings, err = newDB(t, c.to).open("m").Bind(ctx(t), move.Target, maps, tables)
+				to.reset(t, c.to)
+				_, findings, err = to.open("m").Bind(ctx(t), move.Target, maps, tables)
 				check(t, err)
 			}
 			if _, ok := found(findings, true, c.want); !ok {

@@ -69,6 +69,22 @@ func (d *db) exec(sql string, args ...any) string {
 	return d.c.Exec(d.t, d.name, sql)
 }
 
+// reset gives the database to another test case: making one takes longer than
+// most cases.
+func (d *db) reset(t testing.TB, sql string) {
+	t.Helper()
+	d.t = t
+	d.exec(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+		SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()`)
+	d.exec(`DROP SCHEMA public CASCADE; DROP SCHEMA IF EXISTS varve_move CASCADE; CREATE SCHEMA public`)
+	for _, name := range strings.Fields(d.exec("SELECT pubname FROM pg_publication")) {
+		d.exec("DROP PUBLICATION " + name)
+	}
+	if sql != "" {
+		d.exec(sql)
+	}
+}
+
 func (d *db) open(moveName string) *Side {
 	d.t.Helper()
 	return openSide(d.t, d.c.URL(d.name), moveName)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"varve/internal/move"
+	"varve/internal/move/pg/pgtest"
 )
 
 // next returns the next event, described.
@@ -163,6 +164,7 @@ func TestResume(t *testing.T) {
 
 // TestStreamLost: nothing is ever passed over silently.
 func TestStreamLost(t *testing.T) {
+	d := newDB(t, "")
 	for name, sql := range map[string]string{
 		"dropped":  "SELECT pg_drop_replication_slot('varve_m_out')",
 		"remade":   "SELECT pg_drop_replication_slot('varve_m_out'); INSERT INTO a VALUES (1); SELECT pg_create_logical_replication_slot('varve_m_out', 'pgoutput')",
@@ -172,7 +174,7 @@ func TestStreamLost(t *testing.T) {
 		"forgot":   "DELETE FROM varve_move.streams",
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDB(t, `CREATE TABLE a (k int PRIMARY KEY)`)
+			d.reset(t, `CREATE TABLE a (k int PRIMARY KEY)`)
 			s := d.open("m")
 			bind(t, s, nil, move.TableMap{From: "a"})
 			p := must(s.OpenStream(ctx(t), "out"))(t)
@@ -205,6 +207,7 @@ func TestStreamFromTheFuture(t *testing.T) {
 
 // TestSchemaChanged: a change of a moved table's columns is told by name.
 func TestSchemaChanged(t *testing.T) {
+	d := newDB(t, "")
 	for sql, want := range map[string]string{
 		"ALTER TABLE a ADD c int":                            "column c of public.a was added",
 		"ALTER TABLE a DROP v":                               "column v of public.a went away",
@@ -216,7 +219,7 @@ func TestSchemaChanged(t *testing.T) {
 		"ALTER TABLE a ADD UNIQUE (v)":                       "",
 	} {
 		t.Run(sql, func(t *testing.T) {
-			d := newDB(t, `CREATE TABLE a (k int PRIMARY KEY, v text, other int NOT NULL, ignored int); CREATE UNIQUE INDEX a_other ON a (other)`)
+			d.reset(t, `CREATE TABLE a (k int PRIMARY KEY, v text, other int NOT NULL, ignored int); CREATE UNIQUE INDEX a_other ON a (other)`)
 			s := d.open("m")
 			bind(t, s, nil, move.TableMap{From: "a", Ignore: []string{"ignored"}})
 			st := follow(t, s, "out")
@@ -247,7 +250,7 @@ func TestSlowConsumer(t *testing.T) {
 	const n = 40000
 	d.exec("INSERT INTO a SELECT i, repeat('v', 1000) FROM generate_series(1, %d) i", n)
 	r := st.(*stream).r
-	deadline := time.After(6 * time.Second)
+	deadline := time.After(4500 * time.Millisecond)
 	for done := false; !done; {
 		select {
 		case <-deadline:
@@ -293,5 +296,63 @@ func TestNowIsHeard(t *testing.T) {
 			t.Fatalf("heard %v, wanted %v", st.Heard(), p)
 		}
 		check(t, pause(ctx(t), wait))
+	}
+}
+
+// TestRestart: a server that crashes ends the stream and the writer with
+// errors; both go on after it from what was committed, with nothing lost and
+// nothing twice.
+func TestRestart(t *testing.T) {
+	c := pgtest.New(t)
+	for _, name := range []string{"a", "b"} {
+		c.Exec(t, "postgres", "CREATE DATABASE "+name)
+		c.Exec(t, name, "CREATE TABLE t (k int PRIMARY KEY)")
+	}
+	var src, dst *Side
+	open := func() { // as a mover that begins again does
+		src, dst = openSide(t, c.URL("a"), "m"), openSide(t, c.URL("b"), "m")
+		bind(t, src, dst, move.TableMap{From: "t"})
+	}
+	open()
+	start := must(src.OpenStream(ctx(t), "out"))(t)
+	written := 0
+	for range 3 {
+		w := must(dst.Write(ctx(t), "out"))(t)
+		after := w.Applied()
+		if len(after) == 0 {
+			after = start
+		}
+		st := must(src.Follow(ctx(t), "out", after))(t)
+		for range 5 {
+			written++
+			c.Exec(t, "a", fmt.Sprintf("INSERT INTO t VALUES (%d)", written))
+		}
+		must(src.Mark(ctx(t), "x"))(t)
+		pump(t, st, w, "x")
+		written++
+		c.Exec(t, "a", fmt.Sprintf("INSERT INTO t VALUES (%d)", written))
+		expect(t, src, st, "begin", fmt.Sprintf("insert new %d", written))
+		check(t, w.Apply(ctx(t), &move.Event{Op: move.Insert, New: move.Row{{0, 0, 0, byte(written)}}}))
+		c.Kill()
+		for {
+			if _, err := st.Next(ctx(t)); err != nil {
+				break
+			}
+		}
+		if err := w.Commit(ctx(t), move.Position{1 << 60}, nil); err == nil {
+			t.Fatal("committed into a server that is gone")
+		}
+		check(t, st.Close())
+		_ = w.Close(ctx(t))
+		check(t, c.Start())
+		open()
+	}
+	w := must(dst.Write(ctx(t), "out"))(t)
+	defer w.Close(ctx(t))
+	st := must(src.Follow(ctx(t), "out", w.Applied()))(t)
+	must(src.Mark(ctx(t), "end"))(t)
+	pump(t, st, w, "end")
+	if got := c.Exec(t, "b", "SELECT count(*), max(k) FROM t"); got != fmt.Sprintf("%[1]d|%[1]d", written) {
+		t.Errorf("%s of %d rows", got, written)
 	}
 }
