@@ -256,11 +256,12 @@ type KeySpan struct {
 // Stream reads changes in commit order. Next and Ready may be called from one
 // goroutine; Confirm from any.
 type Stream interface {
-	// Next returns the next event, valid until the next call. Changes that the
-	// move's own writer made on this side (by replication origin or mark) are
-	// left out.
+	// Next returns the next event, valid until the next call of Next or Ready.
+	// Changes that the move's own writer made on this side (by replication origin
+	// or mark) are left out.
 	Next(ctx context.Context) (*Event, error)
-	// Ready reports whether Next has an event at hand and would not wait.
+	// Ready reports whether Next has an event at hand and would not wait. What
+	// makes no event does not count: a commit is held back while it is true.
 	Ready() bool
 	// Confirm tells the source that everything up to p is durable on the other
 	// side.

@@ -59,21 +59,31 @@ type transaction struct {
 
 // Next returns the next event.
 func (st *stream) Next(ctx context.Context) (*move.Event, error) {
-	for {
-		if st.next < len(st.ready) {
-			e := &st.ready[st.next]
-			st.next++
-			return e, nil
+	for !st.Ready() {
+		if err := st.fill(ctx); err != nil {
+			return nil, err
 		}
-		if st.failed != nil {
-			return nil, st.failed
-		}
+	}
+	if st.next < len(st.ready) {
+		e := &st.ready[st.next]
+		st.next++
+		return e, nil
+	}
+	return nil, st.failed
+}
+
+// Ready reports whether Next would not wait. It decodes what was received until
+// that makes an event: keepalives and what is left out make none, and whoever
+// held back a commit because of them would wait for the next event.
+func (st *stream) Ready() bool {
+	for st.next >= len(st.ready) && st.failed == nil {
 		st.heard.Store(max(st.heard.Load(), st.told))
 		if len(st.rest) == 0 {
-			if err := st.fill(ctx); err != nil {
-				return nil, err
+			if !st.r.waiting() {
+				return false
 			}
-			continue
+			st.batch = st.r.swap(st.batch)
+			st.rest = st.batch
 		}
 		st.ready, st.next = st.events[:0], 0
 		if err := st.frame(); err != nil {
@@ -81,19 +91,13 @@ func (st *stream) Next(ctx context.Context) (*move.Event, error) {
 			st.ready, st.failed = nil, err
 		}
 	}
-}
-
-// Ready reports whether Next would not wait.
-func (st *stream) Ready() bool {
-	return st.next < len(st.ready) || st.failed != nil || len(st.rest) > 0 || st.r.waiting()
+	return true
 }
 
 // fill waits for the receiver.
 func (st *stream) fill(ctx context.Context) error {
 	for {
 		if st.r.waiting() {
-			st.batch = st.r.swap(st.batch)
-			st.rest = st.batch
 			return nil
 		}
 		select {
