@@ -72,7 +72,8 @@ func (c *checker) privileges(ctx context.Context) error {
 	err := c.s.pool.QueryRow(ctx, `SELECT has_database_privilege(current_database(), 'CREATE'), quote_ident(current_database()),
 		COALESCE((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = 'varve_move'), false),
 		(SELECT bool_and(has_function_privilege(f::regprocedure, 'EXECUTE')) FROM unnest(ARRAY['pg_replication_origin_create(text)',
-			'pg_replication_origin_oid(text)', 'pg_replication_origin_session_setup(text)', 'pg_replication_origin_drop(text)']) f)`).
+			'pg_replication_origin_oid(text)', 'pg_replication_origin_session_setup(text)', 'pg_replication_origin_drop(text)',
+			'pg_replication_origin_xact_setup(pg_lsn,timestamptz)']) f)`).
 		Scan(&create, &database, &schema, &origins)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (c *checker) privileges(ctx context.Context) error {
 	}
 	if !origins {
 		var grants []string
-		for _, f := range []string{"create(text)", "oid(text)", "session_setup(text)", "drop(text)"} {
+		for _, f := range []string{"create(text)", "oid(text)", "session_setup(text)", "drop(text)", "xact_setup(pg_lsn, timestamptz)"} {
 			grants = append(grants, "GRANT EXECUTE ON FUNCTION pg_replication_origin_"+f+" TO "+c.role)
 		}
 		c.add(false, "replication origins", "the role may not use them: the move knows its own writes by a message in each transaction instead, "+

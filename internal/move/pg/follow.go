@@ -342,7 +342,8 @@ func (s *Side) releaseSlot(ctx context.Context, name string, after uint64) error
 }
 
 // DropStream takes away slot, publication, and what a writer of the stream
-// keeps on this side.
+// keeps on this side. The writer's replication origin stays until Remove: other
+// streams may still have to read what it wrote.
 func (s *Side) DropStream(ctx context.Context, stream string) error {
 	name := s.object(stream)
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -380,7 +381,7 @@ func (s *Side) DropStream(ctx context.Context, stream string) error {
 			return fmt.Errorf("forget stream %s: %w", stream, err)
 		}
 	}
-	return s.dropOrigin(ctx, name)
+	return nil
 }
 
 // Retained returns the log that the slot holds back.

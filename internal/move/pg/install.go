@@ -85,8 +85,6 @@ func (s *Side) Remove(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		// What the writers wrote is also marked by a message: streams that are
-		// still behind know it without the origin.
 		_, err = s.pool.Exec(ctx, `SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE starts_with(roname, $1)`, s.originPrefix())
 		if state(err) == "42501" || state(err) == "42704" {
 			err = nil

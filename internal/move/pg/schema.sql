@@ -31,13 +31,18 @@ CREATE TABLE IF NOT EXISTS varve_move.progress (
 );
 
 -- Ends a writer's transaction: its position and progress. A writer that was
--- overtaken fails here, before anything of it is durable.
-CREATE OR REPLACE FUNCTION varve_move.advance(s text, e bigint, p text, keys text[], vals text[]) RETURNS void
+-- overtaken fails here, before anything of it is durable. Where the session has
+-- a replication origin, its commit gets a place there, and a time of its own: a
+-- session's commits would else all carry the time of its first.
+CREATE OR REPLACE FUNCTION varve_move.advance(s text, e bigint, p text, keys text[], vals text[], origin pg_lsn) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE varve_move.applied SET position = p WHERE stream = s AND epoch = e;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'another writer has taken over stream %', s USING ERRCODE = 'VM002';
+  END IF;
+  IF origin IS NOT NULL THEN
+    PERFORM pg_replication_origin_xact_setup(origin, clock_timestamp());
   END IF;
   IF cardinality(keys) > 0 THEN
     DELETE FROM varve_move.progress d USING unnest(keys, vals) AS u(k, v) WHERE d.stream = s AND d.key = u.k AND u.v = '';

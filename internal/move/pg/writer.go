@@ -36,6 +36,7 @@ type writer struct {
 	ops        []op // what the batch's statements are
 	bytes      int
 	open       bool // a transaction, on the server or in the batch
+	marked     bool // the session has a replication origin
 
 	run      run
 	truncate []int
@@ -139,11 +140,16 @@ func (w *writer) session(ctx context.Context) error {
 	return w.origin(ctx)
 }
 
-// origin makes the session's writes carry a replication origin, where the
-// role may. Streams of this move know its writes without, by a message in each
-// transaction; the origin tells others too.
+// origin makes the session's writes carry a replication origin, where the role
+// may. Without one a message in each transaction tells streams of this move
+// whose it is.
 func (w *writer) origin(ctx context.Context) error {
 	name := literal(w.stream)
+	// Without this one a session's commits would all carry the time of its first.
+	res, err := w.conn.Exec(ctx, `SELECT has_function_privilege('pg_replication_origin_xact_setup(pg_lsn,timestamptz)', 'EXECUTE')::text`).ReadAll()
+	if err != nil || string(res[0].Rows[0][0]) != "true" {
+		return err
+	}
 	setup := fmt.Sprintf(`SELECT pg_replication_origin_create(%[1]s) WHERE pg_replication_origin_oid(%[1]s) IS NULL`, name)
 	if _, err := w.conn.Exec(ctx, setup).ReadAll(); err != nil {
 		if state(err) == "42501" {
@@ -156,7 +162,10 @@ func (w *writer) origin(ctx context.Context) error {
 	for wait := 10 * time.Millisecond; ; wait *= 2 {
 		_, err := w.conn.Exec(ctx, fmt.Sprintf("SELECT pg_replication_origin_session_setup(%s)", name)).ReadAll()
 		switch {
-		case err == nil || state(err) == "42501":
+		case err == nil:
+			w.marked = true
+			return nil
+		case state(err) == "42501":
 			return nil
 		case state(err) == "55006" && wait < 3*time.Second:
 			if err := pause(ctx, wait); err != nil {
@@ -169,15 +178,6 @@ func (w *writer) origin(ctx context.Context) error {
 			return fmt.Errorf("use replication origin %s: %w", w.stream, err)
 		}
 	}
-}
-
-// dropOrigin drops a stream's replication origin if there is one.
-func (s *Side) dropOrigin(ctx context.Context, name string) error {
-	_, err := s.pool.Exec(ctx, `SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname = $1`, name)
-	if err != nil && state(err) != "42501" && state(err) != "42704" {
-		return fmt.Errorf("drop replication origin %s: %w", name, err)
-	}
-	return nil
 }
 
 // Applied returns the position of the last commit.
@@ -382,7 +382,7 @@ func (w *writer) begin(ctx context.Context) error {
 		return nil
 	}
 	w.open = true
-	if err := w.prepared(ctx, op{what: "begin"}, "BEGIN", nil); err != nil {
+	if err := w.prepared(ctx, op{what: "begin"}, "BEGIN", nil); err != nil || w.marked {
 		return err
 	}
 	return w.prepared(ctx, op{what: "mark"}, "SELECT pg_logical_emit_message(true, "+literal(w.s.ownPrefix())+", ''::text)::text", nil)
@@ -510,9 +510,16 @@ func (w *writer) commit(ctx context.Context, p move.Position, progress map[strin
 	}
 	const textOID = 25
 	args := [][]byte{
-		[]byte(w.stream), int8Value(w.epoch), []byte(p.String()), appendArray(nil, textOID, keys, 0), appendArray(nil, textOID, keys, 1),
+		[]byte(w.stream), int8Value(w.epoch), []byte(p.String()), appendArray(nil, textOID, keys, 0), appendArray(nil, textOID, keys, 1), nil,
 	}
-	if err := w.prepared(ctx, op{what: "commit"}, "SELECT varve_move.advance($1, $2, $3, $4, $5)::text", args); err != nil {
+	if w.marked {
+		var lsn int64
+		if len(p) == 1 {
+			lsn = int64(p[0])
+		}
+		args[len(args)-1] = int8Value(lsn)
+	}
+	if err := w.prepared(ctx, op{what: "commit"}, "SELECT varve_move.advance($1, $2, $3, $4, $5, $6)::text", args); err != nil {
 		return err
 	}
 	if err := w.prepared(ctx, op{what: "commit"}, "COMMIT", nil); err != nil {

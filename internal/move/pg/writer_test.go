@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"varve/internal/move"
 )
@@ -272,7 +273,11 @@ func TestMirrorDoesNotLoop(t *testing.T) {
 			schema := `CREATE TABLE t (k bigint PRIMARY KEY, v text)`
 			p := newPair(t, schema, schema, move.TableMap{From: "t"})
 			back := follow(t, p.dst, "back")
+			if !p.w.(*writer).marked {
+				t.Fatal("the writer has no replication origin")
+			}
 			if !origin {
+				p.w.(*writer).marked = false
 				if _, err := p.w.(*writer).conn.Exec(ctx(t), "SELECT pg_replication_origin_session_reset()").ReadAll(); err != nil {
 					t.Fatal(err)
 				}
@@ -285,5 +290,31 @@ func TestMirrorDoesNotLoop(t *testing.T) {
 				t.Errorf("the writer's commits carry no origin")
 			}
 		})
+	}
+}
+
+// TestCommitTimes: commits that carry a replication origin carry each its own
+// time.
+func TestCommitTimes(t *testing.T) {
+	schema := `CREATE TABLE t (k bigint PRIMARY KEY)`
+	p := newPair(t, schema, schema, move.TableMap{From: "t"})
+	// Read as a stream of another move, which does not leave them out.
+	other := p.to.open("other")
+	bind(t, other, nil, move.TableMap{From: "t"})
+	ost := follow(t, other, "o")
+	var times []time.Time
+	for k := range int64(2) {
+		check(t, p.w.Apply(ctx(t), &move.Event{Op: move.Insert, New: move.Row{int8Value(k + 10)}}))
+		check(t, p.w.Commit(ctx(t), move.Position{uint64(k) + 200}, nil))
+		check(t, pause(ctx(t), 20*time.Millisecond))
+		for e := must(ost.Next(ctx(t)))(t); ; e = must(ost.Next(ctx(t)))(t) {
+			if e.Op == move.Commit {
+				times = append(times, e.Time)
+				break
+			}
+		}
+	}
+	if !times[1].After(times[0]) {
+		t.Errorf("commits at %v", times)
 	}
 }
