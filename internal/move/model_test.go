@@ -255,7 +255,7 @@ func (w *world) mover(ctx context.Context, name string, f fate, once bool) error
 		gone, wait := dead, time.Until(until)
 		mu.Unlock()
 		if wait > 0 {
-			time.Sleep(wait) // whatever its context says: it does not run
+			sleep(context.Background(), wait) // whatever its context says: it does not run
 		}
 		if gone {
 			return errKilled
