@@ -95,6 +95,8 @@ type deadScan struct {
 	it    *pebble.Iterator
 	heads *headReader
 	now   int64
+	lo    []byte // the bounds of the scan
+	hi    []byte
 	runs  []run
 	open  bool // the last run goes on
 	rows  int  // walked
@@ -292,7 +294,7 @@ func (sh *shard) force(sc *deadScan) {
 }
 
 func (sh *shard) newScan(tbl *table, lo, hi []byte) (*deadScan, error) {
-	sc := &deadScan{sh: sh, tbl: tbl, now: sh.s.opts.Clock().Unix(), heads: &headReader{tbl: tbl}}
+	sc := &deadScan{sh: sh, tbl: tbl, lo: lo, hi: hi, now: sh.s.opts.Clock().Unix(), heads: &headReader{tbl: tbl}}
 	sh.s.step(sharedData, false)
 	it, err := sh.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi})
 	if err != nil {
@@ -429,12 +431,22 @@ func (sc *deadScan) addRow(key []byte, f fate) {
 	}
 }
 
+// addSpan takes in a span that the scan meets, as far as it lies within the
+// scan's bounds: writers beyond them do not know of the scan, and may have cut
+// the span there by the time it publishes.
 func (sc *deadScan) addSpan(x *span) {
 	if sc.asked && x.estimated {
 		sc.sh.recounts.ask(sc.tbl, x)
 	}
-	r := sc.current(x.newest == 0, []byte(x.lo))
-	r.hi = append(r.hi[:0], x.hi...)
+	lo, hi := max(x.lo, string(sc.lo)), x.hi
+	if sc.hi != nil {
+		hi = min(hi, string(sc.hi))
+	}
+	if !sc.sh.s.keeps(ruleSpanClipped) {
+		lo, hi = x.lo, x.hi
+	}
+	r := sc.current(x.newest == 0, []byte(lo))
+	r.hi = append(r.hi[:0], hi...)
 	r.rows += x.rows
 	r.tombs += x.tombs
 	r.newest, r.expiry = max(r.newest, x.newest), max(r.expiry, x.expiry)
@@ -519,7 +531,7 @@ func (sh *shard) publish(tbl *table, runs []run, in *intent) error {
 			lo: string(r.lo), hi: string(r.hi), rows: r.rows, tombs: r.tombs, newest: r.newest, expiry: r.expiry,
 			bound: r.newest, epoch: epoch, estimated: r.estimated,
 		}
-		if r.old && m.same(x) {
+		if r.old && m.covers(x) {
 			continue
 		}
 		if sh.s.spanBytes.Load()+x.bytes() > sh.s.opts.SpanBytes {
@@ -569,10 +581,10 @@ func (x *intent) raise(r *run) {
 	}
 }
 
-// same reports that the map holds a span of exactly these bounds already.
-func (m *spanMap) same(x *span) bool {
+// covers reports that a span in the map says all that x does.
+func (m *spanMap) covers(x *span) bool {
 	o := m.at(x.lo)
-	return o != nil && o.lo == x.lo && o.hi == x.hi
+	return o != nil && o.hi >= x.hi
 }
 
 // splitRun cuts keys out of a run.

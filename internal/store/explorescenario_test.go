@@ -136,6 +136,16 @@ func publishScenarios() []scenario {
 			actors: []actor{inserts(0, 2, 3, 0), inserts(1, 2, 3, 0), deletesLater(1, 3, 4)},
 		},
 		{
+			name:   "insert under one span over two partitions, the other one published anew",
+			setup:  first(deadIn(0), deadIn(1), published(-1, false), write(1, deleteRow(9, 1))),
+			actors: []actor{inserts(0, 2, 3, 0), coalesces(1, false), reads(false, 0)},
+		},
+		{
+			name:   "the same the other way round",
+			setup:  first(deadIn(0), deadIn(1), published(-1, false), write(0, deleteRow(9, 1))),
+			actors: []actor{inserts(1, 2, 3, 0), coalesces(0, false), reads(true, 1)},
+		},
+		{
 			name: "insert, deletion, publish, read", setup: deadIn(0, insertRow(3, 3, 0)),
 			actors: []actor{inserts(0, 2, 4, 0), deletes(0, 3, 4), coalesces(0, false), reads(false, 0, 0)},
 		},
@@ -253,6 +263,7 @@ var broken = map[store.Rule]string{
 	store.RuleDrained:         "insert, publish, read",
 	store.RuleLockedPublish:   "insert, publish, read",
 	store.RuleDirtyCut:        "insert, publish, read",
+	store.RuleSpanClipped:     "insert under one span over two partitions, the other one published anew",
 	store.RuleCutFirst:        "insert into a span, read both ways",
 	store.RuleDeadRaised:      "deletion while a span is published, purge, late insert",
 	store.RuleTombstoneRaised: "deletion in a span, purge, late insert",

@@ -19,6 +19,7 @@ const (
 	RuleDrained         = ruleDrained
 	RuleLockedPublish   = ruleLockedPublish
 	RuleDirtyCut        = ruleDirtyCut
+	RuleSpanClipped     = ruleSpanClipped
 	RuleDeadRaised      = ruleDeadRaised
 	RuleEpochRaised     = ruleEpochRaised
 	RuleCutFirst        = ruleCutFirst

@@ -48,6 +48,7 @@ const (
 	ruleRecordsOrdered       // spanMu is held from the map's change to the commit
 	rulePurgeChecked         // a purge looks whether the span is still the same
 	ruleCutRecorded          // a cut's record is in the batch of the write
+	ruleSpanClipped          // P2 takes in a span only within the scan's bounds
 )
 
 // step announces a step to the tests that decide on the order of steps.
