@@ -84,7 +84,7 @@ func writeUndone(w io.Writer, name string, u *backup.Undone) {
 	fmt.Fprintf(w, "restoring backup %s would bring back what was deleted, or has expired, since:\n", name)
 	rows := [][]string{{"Table", "Rows", "Values", "Why", "For example"}}
 	for _, t := range u.Tables {
-		why := ""
+		why := "deleted or expired"
 		if t.Dropped {
 			why = "table dropped"
 		}

@@ -42,7 +42,7 @@ func newMove() *cobra.Command {
 // moveFile reads the file that every move command takes.
 func moveFile(args []string) (*move.File, []byte, error) {
 	if len(args) != 1 {
-		return nil, nil, usageError("takes the move file")
+		return nil, nil, usageError("takes one argument, the move file")
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {

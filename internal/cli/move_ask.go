@@ -132,7 +132,7 @@ func askMove(ctx context.Context, f *move.File, verb string, args map[string]str
 			return printMoveResult(verb, r.Result)
 		}
 		if r.Result != nil && r.Result.Intent > id {
-			return fmt.Errorf("%s: carried out, but a later command's result has replaced its own; see `varve move status --history`", verb)
+			return fmt.Errorf("%s: carried out, but a later command's result has replaced its own; see `varve move status -n 50`", verb)
 		}
 		if r.Owned() {
 			if err := store.Wait(ctx, f.Name, r.Generation, time.Second); err != nil {

@@ -79,12 +79,14 @@ func done(format string, args ...any) *Result {
 
 // in refuses unless the move is in one of the states.
 func (m *Mover) in(states ...State) error {
-	for _, s := range states {
+	names := make([]string, len(states))
+	for i, s := range states {
 		if m.rec.State == s {
 			return nil
 		}
+		names[i] = string(s)
 	}
-	return refuse("the move is %s; this needs one of %v", m.rec.State, states)
+	return refuse("the move is %s; this is for a move that is %s", m.rec.State, strings.Join(names, " or "))
 }
 
 func (m *Mover) pause(ctx context.Context, i *Intent) (*Result, error) {
