@@ -101,7 +101,9 @@ func (m *Mover) resume(ctx context.Context, i *Intent) (*Result, error) {
 	halted := maps.Clone(m.halted)
 	m.mu.Unlock()
 	for f, why := range halted {
-		if !errors.Is(why, ErrStreamLost) {
+		// A stream that holds what cannot be applied would stop at it again, also
+		// when origin's row or table is as it should be by now.
+		if !errors.Is(why, ErrStreamLost) && (i.Args["reopen"] != "true" || !lasting(why)) {
 			continue
 		}
 		if i.Args["reopen"] != "true" {
