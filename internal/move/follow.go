@@ -306,9 +306,10 @@ func (f *flow) session(ctx context.Context) error {
 
 // session is one connection of a flow to both sides.
 type session struct {
-	f *flow
-	w Writer
-	s Stream
+	began time.Time // the commit time of the transaction under way
+	f     *flow
+	w     Writer
+	s     Stream
 
 	position Position // of the last event that ended something
 	changes  int      // since the last commit
@@ -397,6 +398,7 @@ func (f *flow) loadLocked(name, value string) error {
 func (x *session) event(ctx context.Context, e *Event) error {
 	switch e.Op {
 	case Begin:
+		x.began = e.Time
 		return nil
 	case Mark:
 		x.position = e.Position
@@ -409,6 +411,7 @@ func (x *session) event(ctx context.Context, e *Event) error {
 			return x.commitHeld(ctx)
 		}
 	default:
+		e.Time = x.began
 		if x.careful {
 			x.held = append(x.held, e.Clone())
 			return nil

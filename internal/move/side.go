@@ -235,7 +235,8 @@ type Event struct {
 	Span *KeySpan
 	// Position is given with Commit and Mark: all changes up to and with it.
 	Position Position
-	// Time is the commit time, given with Begin and Commit.
+	// Time is the commit time, given with Begin and Commit, and with the changes
+	// that a writer is given.
 	Time time.Time
 	// Text is the content of a Mark; a Mark without text is a heartbeat of the
 	// source, there so that positions go on while nothing is written.

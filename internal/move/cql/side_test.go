@@ -90,9 +90,9 @@ func (w *world) writer() move.Writer {
 
 func (w *world) apply(wr move.Writer, at time.Time, events ...move.Event) {
 	w.Helper()
-	w.must(wr.Apply(w.Context(), &move.Event{Op: move.Begin, Time: at}))
 	for _, e := range events {
 		// An event's memory is used again by the next one.
+		e.Time = at
 		e.New, e.Old = e.New.Clone(), e.Old.Clone()
 		w.must(wr.Apply(w.Context(), &e))
 		for _, r := range []move.Row{e.New, e.Old} {
@@ -103,7 +103,6 @@ func (w *world) apply(wr move.Writer, at time.Time, events ...move.Event) {
 			}
 		}
 	}
-	w.must(wr.Apply(w.Context(), &move.Event{Op: move.Commit, Time: at}))
 }
 
 // rows are all rows in order.
@@ -330,4 +329,17 @@ func TestRowsThatBreakARuleAreFound(t *testing.T) {
 	if d := cmp.Diff([]move.Row{key(1, 2), key(2, 0)}, keys); d != "" {
 		t.Fatal(d)
 	}
+}
+
+// What the source commits after an application wrote here, as after a
+// rollback, wins over that.
+func TestChangesHaveTheirCommitTime(t *testing.T) {
+	w := newWorld(t)
+	wr := w.writer()
+	w.apply(wr, time.Now(), move.Event{Op: move.Insert, New: row(1, 1, "first", -1)})
+	w.must(wr.Commit(t.Context(), move.Position{1}, nil))
+	w.exec(`UPDATE chat.messages SET body = 'by the app' WHERE room = 1 AND seq = 1`)
+	w.apply(wr, time.Now().Add(time.Second), move.Event{Op: move.Update, New: row(1, 1, "later", -1)})
+	w.must(wr.Commit(t.Context(), move.Position{2}, nil))
+	w.wantRows(row(1, 1, "later", -1))
 }

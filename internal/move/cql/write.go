@@ -160,10 +160,13 @@ func (w *writer) Apply(ctx context.Context, e *move.Event) error {
 	if w.broken != nil {
 		return w.broken
 	}
+	if at := e.Time.UnixMicro(); at != w.commit {
+		w.endTransaction()
+		w.commit = at
+	}
 	var err error
 	switch e.Op {
 	case move.Begin:
-		w.commit = e.Time.UnixMicro()
 	case move.Commit:
 		w.endTransaction()
 	case move.Insert, move.Update:
