@@ -19,6 +19,9 @@ import (
 const (
 	batchRows = 64
 	ahead     = 2048
+	// batchBytes bounds a batch's values well below the 50 KiB above which
+	// servers refuse batches (batch_size_fail_threshold) unless set otherwise.
+	batchBytes = 16 << 10
 )
 
 // change is one statement on its way.
@@ -41,11 +44,12 @@ type writer struct {
 	stamp   int64 // the last one given
 	base    int64 // of copied rows: below every stamp given by this stream
 
-	commit int64 // the running transaction's time
-	txn    []change
-	groups [][]change // whole transactions that were not sent yet
-	queued int
-	broken error
+	commit   int64 // the running transaction's time
+	txn      []change
+	txnBytes int        // of the values in txn
+	groups   [][]change // whole transactions that were not sent yet
+	queued   int
+	broken   error
 }
 
 // streamRow is what the store keeps for a stream.
@@ -195,7 +199,14 @@ func (w *writer) keyOf(table int, row move.Row) move.Row {
 }
 
 func (w *writer) add(table int, statement string, args []any) {
-	w.txn = append(w.txn, change{table, statement, args})
+	size := 0
+	for _, a := range args {
+		size += argSize(a)
+	}
+	if w.txnBytes+size > batchBytes {
+		w.endTransaction()
+	}
+	w.txn, w.txnBytes = append(w.txn, change{table, statement, args}), w.txnBytes+size
 	w.queued++
 	if len(w.txn) >= batchRows {
 		w.endTransaction()
@@ -205,8 +216,19 @@ func (w *writer) add(table int, statement string, args []any) {
 func (w *writer) endTransaction() {
 	if len(w.txn) > 0 {
 		w.groups = append(w.groups, w.txn)
-		w.txn = nil
+		w.txn, w.txnBytes = nil, 0
 	}
+}
+
+// argSize is about what a bound value takes in a batch, in bytes.
+func argSize(a any) int {
+	switch v := a.(type) {
+	case []byte:
+		return 16 + len(v)
+	case string:
+		return 16 + len(v)
+	}
+	return 32
 }
 
 // upsert writes an insert or update. Nulls of an insert are left out, since
@@ -438,7 +460,7 @@ func (w *writer) flush(ctx context.Context) error {
 	groups := w.groups
 	if len(w.txn) > 0 {
 		groups = append(groups, w.txn)
-		w.txn = nil
+		w.txn, w.txnBytes = nil, 0
 	}
 	w.groups, w.queued = nil, 0
 	return each(ctx, len(groups), func(ctx context.Context, i int) error { return w.send(ctx, groups[i]) })
