@@ -223,7 +223,7 @@ func (w *writer) endTransaction() {
 // argSize is about what a bound value takes in a batch, in bytes.
 func argSize(a any) int {
 	switch v := a.(type) {
-	case []byte:
+	case raw:
 		return 16 + len(v)
 	case string:
 		return 16 + len(v)
