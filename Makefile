@@ -6,7 +6,7 @@ GO ?= go
 VENV := .venv
 BIN := bin/varve
 
-.PHONY: build run test prerequisites lint unit race clients clients-rust lab0 fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
+.PHONY: build run test prerequisites lint unit race clients clients-rust lab0 lab0-full lab2 lab2-full fuzz soak soak-server bench bench-peers bench-deletes bench-limits tools venv clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/varve
@@ -14,7 +14,7 @@ build:
 run: build
 	./$(BIN) serve
 
-test: prerequisites lint race build clients lab0
+test: prerequisites lint race build clients lab0 lab2
 
 prerequisites:
 	tools/prerequisites.sh
@@ -51,6 +51,17 @@ clients-rust: build
 # The tombstone lab at reduced size; the whole size is make lab0-full.
 lab0: build venv
 	$(VENV)/bin/python examples/labs/tombstones/run.py --varve $(BIN) --cqlsh $(VENV)/bin/cqlsh --big 60000 --small 100
+
+# The move lab at reduced size, into Varve; the whole size, both ways, is make lab2-full.
+lab2: build
+	tools/prerequisites.sh
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/chat ./examples/chat
+	python3 examples/labs/move/run.py --varve $(BIN) --chat bin/chat --rows 20000 --rooms 200 --quick --to varve
+
+lab2-full: build
+	tools/prerequisites.sh
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/chat ./examples/chat
+	python3 examples/labs/move/run.py --varve $(BIN) --chat bin/chat
 
 lab0-full: build venv
 	$(VENV)/bin/python examples/labs/tombstones/run.py --varve $(BIN) --cqlsh $(VENV)/bin/cqlsh

@@ -17,7 +17,7 @@ import (
 const (
 	reconnectAfter = 100 * time.Millisecond
 	resendAfter    = 5 * time.Second
-	joinPatience   = 30 * time.Second
+	joinPatience   = 10 * time.Second
 	historyPage    = 200
 	readLimit      = 8 << 20
 )
