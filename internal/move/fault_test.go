@@ -94,6 +94,15 @@ func TestOnce(t *testing.T) {
 			}
 			return rec.Result
 		}
+		// A refused command and a dry run do nothing else.
+		for _, args := range []map[string]string{nil, {"dry-run": "true"}} {
+			if res := once(VerbCutover, args); res.OK {
+				t.Errorf("a move that has not begun cuts over: %s", res.Text)
+			}
+			if rec, err := (&memStore{memState: w.state}).Load(w.ctx, "chat"); err != nil || rec.State != Planned {
+				t.Errorf("a refused command brought the move to %s (%v)", rec.State, err)
+			}
+		}
 		once("", nil)
 		for _, verb := range []string{VerbVerify, VerbRepair, VerbCutover, VerbRollback, VerbCutover} {
 			if res := once(verb, map[string]string{"skip-shadow": "true"}); !res.OK {

@@ -251,8 +251,13 @@ func (m *Mover) round(ctx context.Context) (done bool, err error) {
 	if err := m.recover(ctx); err != nil {
 		return false, m.retry(ctx, err)
 	}
-	if rec.Intent != nil {
-		return false, m.retry(ctx, m.intent(ctx, rec.Intent))
+	if i := rec.Intent; i != nil {
+		err := m.intent(ctx, i)
+		if r := m.rec.Result; err == nil && m.o.Once && r != nil && r.Intent == i.ID && (!r.OK || i.Args["dry-run"] == "true") {
+			// Nothing was changed, and nothing else may be.
+			return true, nil
+		}
+		return false, m.retry(ctx, err)
 	}
 	if err := m.work(ctx); err != nil {
 		return false, m.retry(ctx, err)
