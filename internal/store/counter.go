@@ -15,7 +15,7 @@ import (
 // deleted is gone for good (its tombstone beats any increment); after a row,
 // range or partition deletion, of the column's tombstone too, counting starts
 // again at zero. All of a batch has one time, at which deletions beat
-// increments: what a range or partition deletion in it covers is not counted.
+// increments: what a row, range or partition deletion in it covers is not counted.
 type counterWriter struct {
 	sh    *shard
 	rows  []counterRow
@@ -65,16 +65,7 @@ func (w *counterWriter) row(key []byte) (int, error) {
 
 // fill applies the changes of the batch to the rows; ranges are its range deletions.
 func (w *counterWriter) fill(b *Batch, ranges *rangeWriter) error {
-	var gone map[string]struct{} // heads of the partitions that the batch deletes
-	for i := range b.ops {
-		o := &b.ops[i]
-		if o.kind == opPartition && int(o.shard) == w.sh.idx {
-			if gone == nil {
-				gone = map[string]struct{}{}
-			}
-			gone[string(b.buf[o.key:o.keyEnd])] = struct{}{}
-		}
-	}
+	gone := w.deleted(b)
 	var head []byte
 	for i := range b.ops {
 		o := &b.ops[i]
@@ -84,8 +75,8 @@ func (w *counterWriter) fill(b *Batch, ranges *rangeWriter) error {
 		if o.kind == opRow && w.find(b.buf[o.key:o.keyEnd]) < 0 {
 			continue
 		}
-		covered := false
-		if gone != nil || ranges != nil {
+		_, covered := gone[string(b.buf[o.key:o.keyEnd])]
+		if !covered && (gone != nil || ranges != nil) {
 			head = append(head[:0], b.buf[o.key:o.preEnd]...)
 			head[tablePrefixBytes-1] = familyHead
 			_, covered = gone[string(head)]
@@ -99,6 +90,31 @@ func (w *counterWriter) fill(b *Batch, ranges *rangeWriter) error {
 		}
 	}
 	return nil
+}
+
+// deleted returns the keys of the rows, and of the heads of the partitions, that
+// the batch deletes.
+func (w *counterWriter) deleted(b *Batch) map[string]struct{} {
+	var gone map[string]struct{}
+	for i := range b.ops {
+		o := &b.ops[i]
+		if int(o.shard) != w.sh.idx {
+			continue
+		}
+		if o.kind == opRow {
+			var h rowHeader
+			if _, ok := decodeHeader(b.buf[o.val:o.valEnd], &h); !ok || h.flags&rowHasDeletion == 0 {
+				continue
+			}
+		} else if o.kind != opPartition {
+			continue
+		}
+		if gone == nil {
+			gone = map[string]struct{}{}
+		}
+		gone[string(b.buf[o.key:o.keyEnd])] = struct{}{}
+	}
+	return gone
 }
 
 // add applies a change to a counter row, in the order of the batch: a deletion

@@ -178,7 +178,7 @@ func TestCounterBatch(t *testing.T) {
 		if err := applyWait(st, b, false); err != nil {
 			t.Fatal(err)
 		}
-		want := [][2]int64{{5, 1}, {7, 0}, {8, 0}}[round]
+		want := [][2]int64{{5, 1}, {0, 0}, {1, 0}}[round]
 		v := st.View(store.ReadOptions{NowSec: now.Unix(), Stats: &store.ReadStats{}})
 		it, n := v.Partition(tab, k, store.RowQuery{}), 0
 		for it.NextPartition() {
@@ -194,7 +194,7 @@ func TestCounterBatch(t *testing.T) {
 				}
 			}
 		}
-		if err := errors.Join(it.Close(), v.Close()); err != nil || n != rows {
+		if err := errors.Join(it.Close(), v.Close()); err != nil || n != []int{rows, 0, rows}[round] {
 			t.Errorf("round %d: %d rows, %v", round, n, err)
 		}
 	}
