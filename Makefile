@@ -23,7 +23,7 @@ tools:
 	@cd tools && $(GO) build -o ../bin/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt
 
 lint: tools
-	@test -z "$$(bin/tools/gofumpt -l bench cmd internal test | tee /dev/stderr)"
+	@test -z "$$(bin/tools/gofumpt -l bench cmd examples internal move test | tee /dev/stderr)"
 	$(GO) vet ./...
 	bin/tools/staticcheck ./...
 

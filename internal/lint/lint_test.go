@@ -30,8 +30,8 @@ var layers = map[string]int{
 	"exec": 4, "bulk": 4, "shell": 4, "bench": 4, "move": 4,
 	"server": 5, "config": 5,
 	"console": 6, "servertest": 6,
-	"cli":     7,
-	"lint":    8,
+	"cli":  7,
+	"lint": 8,
 }
 
 var sideways = map[string]bool{
