@@ -54,7 +54,8 @@ func TestFeedSwitchedOnUnderWriters(t *testing.T) {
 			}
 		}
 		for n, times := range e.allRows(t) {
-			if copied[n] < times && told[n] < times {
+			// A batch over two shards may be copied in one and told in the other.
+			if copied[n]+told[n] < times {
 				t.Errorf("row %d is there %d times; %d of it were copied and %d told", n, times, copied[n], told[n])
 			}
 		}
