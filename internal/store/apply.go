@@ -114,6 +114,15 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 		}
 	}
 	b.admitted = true
+	if logged && held == nil {
+		// Who gives up waiting has done nothing: what is in the log gets everywhere.
+		l, err := s.lockBatch(ctx, b)
+		if err != nil {
+			return Commit{}, err
+		}
+		defer l.Unlock()
+		held = l
+	}
 	if logged {
 		id, err := s.logBatch(b)
 		if err != nil {
@@ -143,14 +152,14 @@ func (s *Store) apply(ctx context.Context, b *Batch, logged bool, held *Lock) (C
 func (sh *shard) applyOps(ctx context.Context, b *Batch, held *Lock) (*pebble.Batch, error) {
 	if len(b.ops) == 1 && held == nil {
 		o := &b.ops[0]
-		if o.kind != opRange && o.kind != opCounter {
+		if !o.reads() {
 			return sh.applyOne(ctx, b, o)
 		}
 	}
 	var set stripeSet
 	for i := range b.ops {
 		if o := &b.ops[i]; int(o.shard) == sh.idx {
-			set.add(o.stripe, o.kind == opRange || o.kind == opCounter)
+			set.add(o.stripe, o.reads())
 			if held != nil && !held.holds(sh.idx, o.stripe) {
 				return nil, errors.New("batch touches a partition that its lock does not hold")
 			}
@@ -228,6 +237,9 @@ func (sh *shard) keepSpans(pb *pebble.Batch, b *Batch) error {
 func (o *op) deletes() bool {
 	return o.kills || o.kind == opRange || o.kind == opPartition || o.kind == opRow && !o.live
 }
+
+// reads reports that the change reads before it writes, with its stripe held exclusively.
+func (o *op) reads() bool { return o.kind == opRange || o.kind == opCounter }
 
 func (o *op) isRow() bool { return o.kind == opRow || o.kind == opCounter }
 

@@ -7,7 +7,8 @@ import (
 	"varve/internal/schema"
 )
 
-// Lock holds partitions exclusively for read-then-write (LWT, lists by index).
+// Lock holds partitions: exclusively for read-then-write (LWT, lists by index),
+// or as a logged batch needs them.
 type Lock struct {
 	s    *Store
 	sets []stripeSet // by shard
@@ -29,16 +30,38 @@ func (s *Store) Lock(ctx context.Context, _ *schema.Table, keys ...Key) (*Lock, 
 		l.used |= 1 << sh
 		l.sets[sh].add(stripeOf(k.Token), true)
 	}
-	for i, sh := range s.shards {
-		if l.used>>i&1 != 0 {
-			if err := sh.lockWithin(ctx, &l.sets[i]); err != nil {
-				l.used &= 1<<i - 1
-				l.Unlock()
-				return nil, err
-			}
-		}
+	if err := l.take(ctx); err != nil {
+		return nil, err
 	}
 	return l, nil
+}
+
+// lockBatch takes the stripes of all changes of a batch, as applying them would.
+func (s *Store) lockBatch(ctx context.Context, b *Batch) (*Lock, error) {
+	l := &Lock{s: s, sets: make([]stripeSet, len(s.shards)), used: b.shards}
+	for i := range b.ops {
+		o := &b.ops[i]
+		l.sets[o.shard].add(o.stripe, o.reads())
+	}
+	if err := l.take(ctx); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// take takes all stripes, or none when the context ends.
+func (l *Lock) take(ctx context.Context) error {
+	for i, sh := range l.s.shards {
+		if l.used>>i&1 == 0 {
+			continue
+		}
+		if err := sh.lockWithin(ctx, &l.sets[i]); err != nil {
+			l.used &= 1<<i - 1
+			l.Unlock()
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *Lock) holds(shard int, stripe uint8) bool { return l.sets[shard].has(stripe) }

@@ -72,6 +72,41 @@ func TestWaitsEndWithTheContext(t *testing.T) {
 	}
 }
 
+// TestLoggedBatchGivesUpWhole holds a partition of logged batches over two shards:
+// one that gives up waiting leaves nothing behind, then or in the batch log.
+func TestLoggedBatchGivesUpWhole(t *testing.T) {
+	tab := vtest.NewTable(7, "t", vtest.PK("p", cqltype.Int), vtest.CK("c", cqltype.Int), vtest.Col("v", cqltype.Bigint))
+	o := memOptions(vfs.NewMem(), 2)
+	st := mustOpen(t, o)
+	k := mustKey(t, tab, be32(0))
+	held, err := st.Lock(tContext, tab, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 16 { // in both shards
+		b := st.NewBatch(1)
+		b.WaitAtMost(time.Millisecond)
+		b.Row(tab, k, [][]byte{be32(1)}).Marker(1, 0)
+		b.Row(tab, mustKey(t, tab, be32(i+1)), [][]byte{be32(1)}).Marker(1, 0)
+		if _, err := st.Apply(tContext, b, true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("batch with partition %d: %v", i+1, err)
+		}
+	}
+	held.Unlock()
+	for _, when := range []string{"", ", opened again"} {
+		rows, err := readAllRows(st, tab, 1)
+		if err != nil || len(rows) > 0 {
+			t.Errorf("rows of batches that gave up%s: %v, %v", when, rows, err)
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if when == "" {
+			st = mustOpen(t, o)
+		}
+	}
+}
+
 func deleteAll(ctx context.Context, st *store.Store, k store.Key) error {
 	t := vtest.NewTable(8, "u", vtest.PK("p", cqltype.Int), vtest.CK("c", cqltype.Int))
 	b := st.NewBatch(1)

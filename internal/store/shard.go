@@ -339,7 +339,7 @@ func (x *stripeSet) addAll() {
 }
 
 func (x *stripeSet) has(stripe uint8) bool {
-	return x.exclusive[stripe>>6]>>(stripe&63)&1 != 0
+	return (x.shared[stripe>>6]|x.exclusive[stripe>>6])>>(stripe&63)&1 != 0
 }
 
 // lock takes the stripes of a set, exclusively those that are in both.
