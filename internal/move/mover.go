@@ -74,8 +74,8 @@ type running struct {
 
 // event is what the main loop is woken for.
 type event struct {
-	task *task // that ended, with err
-	flow *flow // that ended, with err
+	task *task    // that ended, with err
+	flow *running // that ended, with err
 	err  error
 }
 
@@ -306,9 +306,15 @@ func (m *Mover) wait(ctx context.Context) error {
 func (m *Mover) happened(ctx context.Context, e event) error {
 	if e.flow != nil {
 		m.mu.Lock()
-		m.flows = slices.DeleteFunc(m.flows, func(r *running) bool { return r.f == e.flow })
-		m.halted[e.flow] = e.err
+		i := slices.Index(m.flows, e.flow)
+		if i >= 0 {
+			m.flows = slices.Delete(m.flows, i, i+1)
+			m.halted[e.flow.f] = e.err
+		}
 		m.mu.Unlock()
+		if i < 0 {
+			return nil // one that was halted; the flow may run again by now
+		}
 		if errors.Is(e.err, ErrWriterLost) {
 			return e.err
 		}
@@ -365,7 +371,7 @@ func (m *Mover) follow(ctx context.Context, f *flow) {
 		err := f.run(ctx)
 		close(r.done)
 		select {
-		case m.events <- event{flow: f, err: err}:
+		case m.events <- event{flow: r, err: err}:
 		case <-ctx.Done():
 		}
 		cancel()
