@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -99,15 +100,7 @@ func (b *debtBook) settle() {
 	}
 	all := append(b.places, b.fresh...)
 	b.fresh = b.fresh[:0]
-	slices.SortStableFunc(all, func(x, y debt) int {
-		switch {
-		case x.lo < y.lo:
-			return -1
-		case x.lo > y.lo:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(x, y debt) int { return strings.Compare(x.lo, y.lo) })
 	out := all[:0]
 	for _, d := range all {
 		if n := len(out) - 1; n >= 0 && d.lo <= out[n].hi {

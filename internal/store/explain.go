@@ -187,7 +187,7 @@ func (x *explainer) run(ctx context.Context) error {
 	if x.out.Static == StaticLive && x.out.LiveRows == 0 && !x.out.Stopped && x.o.Slices == nil {
 		x.out.Static = StaticLeftover
 	}
-	if err := x.deletions(headIt, headPrefix, parts); err != nil {
+	if err := x.deletions(ctx, headIt, headPrefix, parts); err != nil {
 		return err
 	}
 	return x.disk(parts)
@@ -406,10 +406,13 @@ func (x *explainer) spans(part *suffixRange) {
 }
 
 // deletions counts the partition's deletion and the range deletions over the slices.
-func (x *explainer) deletions(it *pebble.Iterator, prefix []byte, parts []suffixRange) error {
+func (x *explainer) deletions(ctx context.Context, it *pebble.Iterator, prefix []byte, parts []suffixRange) error {
 	var list []interval
 	left := x.o.MaxRows
 	for valid := it.SeekGE(prefix); valid && bytes.HasPrefix(it.Key(), prefix); valid = it.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		v, err := it.ValueAndErr()
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -135,12 +136,7 @@ func (sh *shard) payDebts(ctx context.Context, debts []debt, now time.Time, all 
 // groupDebts puts those together that lie in the same files of the deepest
 // level, which a compaction would rewrite whole.
 func (sh *shard) groupDebts(debts []debt) ([][]debt, error) {
-	slices.SortFunc(debts, func(x, y debt) int {
-		if x.lo < y.lo {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(debts, func(x, y debt) int { return strings.Compare(x.lo, y.lo) })
 	hi := debts[0].hi
 	for i := range debts {
 		hi = max(hi, debts[i].hi)
