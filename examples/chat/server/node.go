@@ -122,6 +122,7 @@ func (n *Node) serveLink(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer socket.CloseNow()
+	socket.SetReadLimit(linkBytes)
 	n.resync()
 	defer n.resync()
 	for {
@@ -152,6 +153,7 @@ func (n *Node) resync() {
 
 const (
 	linkLength = 16384
+	linkBytes  = 8 * maxBody // JSON may write a byte as six
 	linkRetry  = 200 * time.Millisecond
 )
 

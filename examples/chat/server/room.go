@@ -31,6 +31,7 @@ type room struct {
 	next    int64 // the number to deliver next; 0 while nobody is here
 	waiting map[int64]storage.Message
 	filling bool
+	unsure  bool // messages may be missing even if none waits for them
 }
 
 func newRoom(n *Node, id int64) *room {
@@ -54,22 +55,23 @@ func newRoom(n *Node, id int64) *room {
 // join adds a member and returns the last number it will not be sent.
 func (r *room) join(ctx context.Context, c *client) (int64, error) {
 	r.mu.Lock()
-	known := r.next > 0
-	r.mu.Unlock()
-	var last int64
-	if !known {
+	defer r.mu.Unlock()
+	if r.next == 0 {
+		r.mu.Unlock()
 		newest, err := r.node.store.Page(ctx, r.id, 0, 1)
+		r.mu.Lock()
 		if err != nil {
 			return 0, err
 		}
-		if len(newest) > 0 {
-			last = newest[0].Seq
+		if r.next == 0 {
+			r.next = 1
+			if len(newest) > 0 {
+				r.next = newest[0].Seq + 1
+			}
+			// What was delivered since the page was read found nobody here.
+			r.unsure = true
+			r.fillLocked(0)
 		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == 0 {
-		r.next = last + 1
 	}
 	r.members[c] = struct{}{}
 	return r.next - 1, nil
@@ -80,7 +82,7 @@ func (r *room) leave(c *client) {
 	defer r.mu.Unlock()
 	delete(r.members, c)
 	if len(r.members) == 0 {
-		r.next = 0
+		r.next, r.unsure = 0, false
 		clear(r.waiting)
 	}
 }
@@ -127,10 +129,12 @@ func (r *room) resync() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.next > 0 {
+		r.unsure = true
 		r.fillLocked(0)
 	}
 }
 
+// fillLocked asks the store for what is missing after a while, page by page.
 func (r *room) fillLocked(patience time.Duration) {
 	if r.filling {
 		return
@@ -143,8 +147,8 @@ func (r *room) fillLocked(patience time.Duration) {
 			return
 		}
 		r.mu.Lock()
-		from, gap := r.next, patience == 0 || len(r.waiting) > 0
-		r.filling = false
+		from, gap := r.next, r.unsure || len(r.waiting) > 0
+		r.filling, r.unsure = false, false
 		r.mu.Unlock()
 		if from == 0 || !gap {
 			return
@@ -153,12 +157,16 @@ func (r *room) fillLocked(patience time.Duration) {
 		if err != nil {
 			slog.Warn("room could not be filled from the store; trying again", "room", r.id, "error", err)
 			r.mu.Lock()
+			r.unsure = true
 			r.fillLocked(time.Second)
 			r.mu.Unlock()
 			return
 		}
 		for _, m := range missing {
 			r.deliver(m)
+		}
+		if len(missing) == gapPage {
+			r.resync()
 		}
 	})
 }
