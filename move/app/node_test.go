@@ -189,6 +189,30 @@ func TestSessionSeesItsOwnWrites(t *testing.T) {
 	}
 }
 
+// TestSessionSeesWritesFromBeforeTheSwitch writes while origin answers all
+// reads and reads when the target does.
+func TestSessionSeesWritesFromBeforeTheSwitch(t *testing.T) {
+	n, st, at := startNode(t, Config{ReadWait: 10 * time.Millisecond}, move.Record{})
+	s := n.NewSession()
+	if err := n.Write(t.Context(), s, func(context.Context, Side) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	at.now.Store(7)
+	before := n.route.Load()
+	st.change(func(r *move.Record) { r.ReadPercent = 100 })
+	<-before.changed
+	for _, c := range []struct {
+		applied uint64
+		want    Side
+	}{{6, Origin}, {7, Target}} {
+		at.applied.Store(c.applied)
+		side, err := Read(t.Context(), n, s, sideQuery(func(side Side) int { return int(side) }))
+		if err != nil || Side(side) != c.want {
+			t.Errorf("applied up to %d: read from %s, want %s: %v", c.applied, Side(side), c.want, err)
+		}
+	}
+}
+
 func TestReadFallsBackToTheCanonicalSide(t *testing.T) {
 	n, _, _ := startNode(t, Config{}, move.Record{ReadPercent: 100})
 	v, err := Read(t.Context(), n, nil, Query[string]{Run: func(_ context.Context, side Side) (string, error) {

@@ -67,6 +67,10 @@ const arrivalPoll = 2 * time.Millisecond
 
 // arrived waits until the target has applied the session's last write.
 func (n *Node) arrived(ctx context.Context, s *Session, patience time.Duration) bool {
+	if err := s.place(ctx, n.origin); err != nil {
+		n.cfg.Logger.Debug("the position of a write is unknown", "error", err)
+		return false
+	}
 	want := s.get()
 	if want == nil {
 		return true

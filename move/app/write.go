@@ -23,6 +23,9 @@ const FencedState = pg.FencedState
 type Session struct {
 	mu   sync.Mutex
 	last move.Position // of the session's last write on origin, nil once it is known to have arrived
+	// unplaced counts the writes on origin whose position nobody has asked for,
+	// since origin answered all reads. It is asked for before the first read elsewhere.
+	unplaced uint64
 }
 
 // NewSession returns a session without writes.
@@ -88,8 +91,12 @@ func (n *Node) note(ctx context.Context, s *Session, r *route) error {
 	if s == nil {
 		return nil
 	}
-	if r.canonical == Target || r.readPercent == 0 {
+	if r.canonical == Target {
 		s.set(nil)
+		return nil
+	}
+	if r.readPercent == 0 {
+		s.wroteUnplaced()
 		return nil
 	}
 	at, err := n.origin.Now(ctx)
@@ -106,7 +113,33 @@ func (n *Node) note(ctx context.Context, s *Session, r *route) error {
 func (s *Session) set(p move.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = p
+	s.last, s.unplaced = p, 0
+}
+
+func (s *Session) wroteUnplaced() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unplaced++
+}
+
+// place asks where the writes lie whose position is not known: before now.
+func (s *Session) place(ctx context.Context, origin source) error {
+	s.mu.Lock()
+	writes := s.unplaced
+	s.mu.Unlock()
+	if writes == 0 {
+		return nil
+	}
+	at, err := origin.Now(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unplaced >= writes {
+		s.last, s.unplaced = at, s.unplaced-writes
+	}
+	return nil
 }
 
 func (s *Session) get() move.Position {
