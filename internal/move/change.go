@@ -226,6 +226,7 @@ func (x *session) poisoned(at string, err error) error {
 func (x *session) keepForFill(ctx context.Context, at string, held []*Event) error {
 	f := x.f
 	var ids []rowID
+	seen := map[rowID]bool{}
 	for _, e := range held {
 		if e.Table == CanaryTable {
 			continue
@@ -242,7 +243,8 @@ func (x *session) keepForFill(ctx context.Context, at string, held []*Event) err
 		}
 		f.mu.Lock()
 		for _, id := range more {
-			if _, known := f.refill[id]; !known && !slices.Contains(ids, id) {
+			if _, known := f.refill[id]; !known && !seen[id] {
+				seen[id] = true
 				ids = append(ids, id)
 			}
 		}
@@ -268,19 +270,25 @@ func (x *session) keepForFill(ctx context.Context, at string, held []*Event) err
 // forget takes filled rows off the progress, whose entries hold several.
 func (x *session) forget(ids []rowID) {
 	f := x.f
+	filled := make(map[rowID]bool, len(x.filled)+len(ids))
+	for _, id := range x.filled {
+		filled[id] = true
+	}
+	left := map[string][]rowID{} // of the entries that lose rows
 	for _, id := range ids {
-		name, ok := f.refill[id]
-		if !ok || slices.Contains(x.filled, id) {
-			continue
+		if name, ok := f.refill[id]; ok && !filled[id] {
+			filled[id] = true
+			x.filled = append(x.filled, id)
+			left[name] = nil
 		}
-		x.filled = append(x.filled, id)
-		var left []rowID
-		for other, n := range f.refill {
-			if n == name && !slices.Contains(x.filled, other) {
-				left = append(left, other)
-			}
+	}
+	for id, name := range f.refill {
+		if rest, ok := left[name]; ok && !filled[id] {
+			left[name] = append(rest, id)
 		}
-		x.progress[name] = formatIDs(left)
+	}
+	for name, rest := range left {
+		x.progress[name] = formatIDs(rest)
 	}
 }
 
