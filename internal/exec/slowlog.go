@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"varve/internal/cql"
 	"varve/internal/schema"
 	"varve/internal/store"
 )
@@ -179,7 +181,11 @@ func (x *execution) noteSlow(st *planned, err error) {
 	if !ok {
 		return
 	}
-	q := x.slowQuery(took, err, x.text)
+	text := x.text
+	if a, ok := st.run.(*adminPlan); ok {
+		text = hidePassword(a.st, text)
+	}
+	q := x.slowQuery(took, err, text)
 	if len(st.tables) > 0 {
 		q.keyspace, q.table = st.tables[0].Keyspace, st.tables[0].Name
 		q.key = cutText(st.keyText(x), slowKeyBytes)
@@ -208,6 +214,22 @@ func (r *batchRun) noteSlow(err error) {
 	q.keyspace, q.table = first.m.t.Keyspace, first.m.t.Name
 	q.key = cutText((&planned{modify: first.m, tables: []*schema.Table{first.m.t}}).keyText(first.x), slowKeyBytes)
 	r.x.e.slow.add(q, limit)
+}
+
+var passwordWord = regexp.MustCompile("(?i)password")
+
+// hidePassword drops a role statement's text from the password on, as
+// Cassandra's PasswordObfuscator does: logs are read by more people than roles.
+func hidePassword(st cql.Statement, text string) string {
+	o := optionsOf(st)
+	if o == nil || o.Password == nil && o.HashedPassword == nil {
+		return text
+	}
+	end := 0
+	if at := passwordWord.FindStringIndex(text); at != nil {
+		end = at[1]
+	}
+	return text[:end] + " *******"
 }
 
 // cutText is a copy of the start of a text, cut between characters.

@@ -40,6 +40,32 @@ func (te *testEngine) execute1(ps *Prepared, p *Params) (*Result, error) {
 	return te.Engine.execute(context.Background(), te.session, ps, p, nil, time.Now().Add(-time.Second))
 }
 
+// TestSlowQueriesHidePasswords writes passwords in every way that CQL has.
+func TestSlowQueriesHidePasswords(t *testing.T) {
+	te, buf := slowEngine(t)
+	statements := []string{
+		"CREATE ROLE r WITH PASSWORD = 'hemlig' AND LOGIN = true", "create user u with password 'hemlig'",
+		"ALTER ROLE r WITH LOGIN = true AND password='hemlig'", "ALTER USER u WITH HASHED PASSWORD 'hemlig'",
+		"CREATE ROLE IF NOT EXISTS r WITH HASHED PASSWORD = 'hemlig'",
+	}
+	for _, text := range statements {
+		_ = te.slowly(t, text) // refused or not: it is noted
+	}
+	te.slow.report()
+	kept := te.slow.recent()
+	if len(kept) != len(statements) {
+		t.Fatalf("%d statements are kept, want %d", len(kept), len(statements))
+	}
+	for i, q := range kept {
+		if strings.Contains(q.text, "hemlig") || !strings.HasSuffix(strings.ToLower(q.text), "password *******") {
+			t.Errorf("%s is kept as %s", statements[i], q.text)
+		}
+	}
+	if strings.Contains(buf.String(), "hemlig") {
+		t.Errorf("the log tells a password:\n%s", buf)
+	}
+}
+
 func TestSlowQueries(t *testing.T) {
 	te, buf := slowEngine(t)
 	for c := range 3 {
