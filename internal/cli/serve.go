@@ -239,13 +239,5 @@ func tablesOf(c *schema.Catalog) []*schema.Table {
 	if c == nil {
 		return nil
 	}
-	var out []*schema.Table
-	for _, ks := range c.Snapshot().Keyspaces {
-		for _, t := range ks.Tables {
-			if !t.Virtual {
-				out = append(out, t)
-			}
-		}
-	}
-	return out
+	return c.Snapshot().StoredTables()
 }

@@ -173,6 +173,20 @@ type Snapshot struct {
 	Roles     map[string]*Role
 }
 
+// StoredTables returns the tables that the store keeps: all but virtual ones,
+// in no order.
+func (s *Snapshot) StoredTables() []*Table {
+	var out []*Table
+	for _, ks := range s.Keyspaces {
+		for _, t := range ks.Tables {
+			if !t.Virtual {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
 // Table looks a table up; nil when there is none.
 func (s *Snapshot) Table(keyspace, name string) *Table {
 	if ks := s.Keyspaces[keyspace]; ks != nil {

@@ -32,15 +32,7 @@ func Start(t testing.TB) string {
 			if c == nil {
 				return nil
 			}
-			var out []*schema.Table
-			for _, ks := range c.Snapshot().Keyspaces {
-				for _, table := range ks.Tables {
-					if !table.Virtual {
-						out = append(out, table)
-					}
-				}
-			}
-			return out
+			return c.Snapshot().StoredTables()
 		},
 	})
 	if err != nil {

@@ -181,6 +181,25 @@ func (s *Store) syncLoop(ctx context.Context) {
 	}
 }
 
+// periodically makes a pass each purgePeriod until the store ends or fails.
+func (s *Store) periodically(ctx context.Context, pass func() error) {
+	t := time.NewTicker(purgePeriod)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if s.failed() != nil {
+			return
+		}
+		if err := pass(); err != nil && ctx.Err() == nil {
+			s.passFailed(err)
+		}
+	}
+}
+
 // tick is how often the background looks at deletes that were too few to ask for it.
 const tick = 200 * time.Millisecond
 

@@ -28,21 +28,7 @@ const (
 
 // reclaimLoop purges spans that may go and returns the space of what is dead.
 func (s *Store) reclaimLoop(ctx context.Context) {
-	t := time.NewTicker(purgePeriod)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if s.failed() != nil {
-			return
-		}
-		if err := s.reclaimTick(ctx, time.Now(), false); err != nil && ctx.Err() == nil {
-			s.passFailed(err)
-		}
-	}
+	s.periodically(ctx, func() error { return s.reclaimTick(ctx, time.Now(), false) })
 }
 
 // reclaimTick is one round of reclaimLoop; all leaves nothing for later.

@@ -25,21 +25,7 @@ const (
 
 // sweepLoop sweeps tables for scattered tombstones and expired cells when their time comes.
 func (s *Store) sweepLoop(ctx context.Context) {
-	t := time.NewTicker(purgePeriod)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if s.failed() != nil {
-			return
-		}
-		if err := s.sweepTick(ctx, true); err != nil && ctx.Err() == nil {
-			s.passFailed(err)
-		}
-	}
+	s.periodically(ctx, func() error { return s.sweepTick(ctx, true) })
 }
 
 // sweepTick sweeps the tables whose time has come. A store that does not know

@@ -5,11 +5,12 @@ package load
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"varve/examples/chat/server"
 )
 
 // Options say how to load.
@@ -130,7 +131,7 @@ func (r *run) send(ctx context.Context, u *user, index int) {
 		if ctx.Err() != nil {
 			return
 		}
-		id := newID()
+		id := server.NewID()
 		r.mu.Lock()
 		r.samples[id] = &sample{due: due, room: u.room}
 		r.mu.Unlock()
@@ -242,12 +243,4 @@ func body(size, n int) string {
 		text += "and some more words to give it its length "
 	}
 	return text[:max(size, 1)]
-}
-
-// newID returns a random UUID (RFC 9562, version 4).
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, as its documentation says
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

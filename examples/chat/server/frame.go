@@ -55,6 +55,9 @@ func shown(m storage.Message) *Message {
 	return s
 }
 
+// NewID returns a random UUID in the form that clients send.
+func NewID() string { return formatID(newID()) }
+
 func formatID(id storage.ID) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }

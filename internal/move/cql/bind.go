@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
-
 	"varve/internal/move"
 )
 
@@ -95,7 +93,7 @@ func (b *binding) load(ctx context.Context) error {
 	var ttl int
 	err := b.side.session.Query(`SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?`,
 		b.t.Schema, b.t.Name).ScanContext(ctx, &ttl)
-	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("look up table %s: %w", b.m.To, err)
 	}
 	if ttl != 0 {

@@ -68,16 +68,26 @@ func (s *Side) KeepFence(ctx context.Context, generation int64) error {
 	})
 }
 
+// fenceOf returns the generation of a table's fence, if it has one.
+func (s *Side) fenceOf(ctx context.Context, t *table) (generation int64, found bool, err error) {
+	err = s.session.Query(`SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`, t.Schema, t.Name).
+		ScanContext(ctx, &generation)
+	if isNotFound(err) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("fence of %s: %w", t.qualified(), err)
+	}
+	return generation, true, nil
+}
+
 // eachFence changes the fences that the tables have, with the generation last
 // used.
 func (s *Side) eachFence(ctx context.Context, generation int64, change func(t *table, have int64) error) error {
 	for _, t := range s.tables {
-		var have int64
-		find := `SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`
-		if err := s.session.Query(find, t.Schema, t.Name).ScanContext(ctx, &have); isNotFound(err) {
-			have = 0
-		} else if err != nil {
-			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
+		have, _, err := s.fenceOf(ctx, t)
+		if err != nil {
+			return err
 		}
 		if have > generation {
 			return fmt.Errorf("fence of %s is at generation %d, not %d: %w", t.qualified(), have, generation, move.ErrFenceGeneration)
@@ -95,14 +105,14 @@ func (s *Side) eachFence(ctx context.Context, generation int64, change func(t *t
 // RemoveFence implements move.Fence. Only an open fence can be removed.
 func (s *Side) RemoveFence(ctx context.Context) error {
 	for _, t := range s.tables {
-		var have int64
-		find := `SELECT generation FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`
-		if err := s.session.Query(find, t.Schema, t.Name).ScanContext(ctx, &have); isNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("fence of %s: %w", t.qualified(), err)
+		have, found, err := s.fenceOf(ctx, t)
+		if err != nil {
+			return err
 		}
-		err := s.exec(ctx, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`, have, t.Schema, t.Name)
+		if !found {
+			continue
+		}
+		err = s.exec(ctx, `UPDATE varve.fences SET generation = ?, state = 'open' WHERE keyspace_name = ? AND table_name = ?`, have, t.Schema, t.Name)
 		if err == nil {
 			err = s.exec(ctx, `DELETE FROM varve.fences WHERE keyspace_name = ? AND table_name = ?`, t.Schema, t.Name)
 		}

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	gocql "github.com/apache/cassandra-gocql-driver/v2"
-
 	"varve/internal/move"
 )
 
@@ -65,6 +63,15 @@ func (s *Side) feedState(ctx context.Context, f *feed) (*feedState, error) {
 	return &st, nil
 }
 
+// raised returns p with at least n for a shard.
+func raised(p move.Position, shard int, n int64) move.Position {
+	for shard >= len(p) {
+		p = append(p, 0)
+	}
+	p[shard] = max(p[shard], uint64(n))
+	return p
+}
+
 // OpenStream implements move.Side.
 func (s *Side) OpenStream(ctx context.Context, stream string) (move.Position, error) {
 	var start move.Position
@@ -82,10 +89,7 @@ func (s *Side) OpenStream(ctx context.Context, stream string) (move.Position, er
 			if err != nil {
 				return nil, err
 			}
-			for shard >= len(start) {
-				start = append(start, 0)
-			}
-			start[shard] = max(start[shard], uint64(position))
+			start = raised(start, shard, position)
 		}
 	}
 	return start, nil
@@ -97,7 +101,7 @@ func (s *Side) register(ctx context.Context, f *feed, stream string, shard int) 
 	var position int64
 	find := s.session.Query(`SELECT position FROM varve.feed_consumers`+where, f.keyspace, f.name, stream, shard)
 	err := find.ScanContext(ctx, &position)
-	if errors.Is(err, gocql.ErrNotFound) {
+	if isNotFound(err) {
 		err = s.exec(ctx, `INSERT INTO varve.feed_consumers (keyspace_name, table_name, consumer, shard) VALUES (?, ?, ?, ?)`,
 			f.keyspace, f.name, stream, shard)
 		if err == nil {
@@ -144,10 +148,7 @@ func (s *Side) Now(ctx context.Context) (move.Position, error) {
 			return nil, err
 		}
 		for shard, last := range st.last {
-			for shard >= len(now) {
-				now = append(now, 0)
-			}
-			now[shard] = max(now[shard], uint64(last))
+			now = raised(now, shard, last)
 		}
 	}
 	return now, nil
@@ -228,9 +229,7 @@ func (s *Side) Follow(ctx context.Context, name string, after move.Position) (mo
 			return nil, err
 		}
 		for shard, begins := range state.begins {
-			for shard >= len(st.at) {
-				st.at = append(st.at, 0)
-			}
+			st.at = raised(st.at, shard, 0)
 			if uint64(begins) > st.at[shard] {
 				return nil, fmt.Errorf("%s.%s has dropped its changes up to %d of shard %d and stream %s stands at %d: %w",
 					f.keyspace, f.name, begins, shard, name, st.at[shard], move.ErrStreamLost)

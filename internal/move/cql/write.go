@@ -2,7 +2,6 @@ package cql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,7 +94,7 @@ func (s *Side) streamRow(ctx context.Context, stream string) (*streamRow, error)
 	var r streamRow
 	err := s.session.Query(`SELECT epoch, position, stamp, base FROM varve_move.streams WHERE stream = ? LIMIT 1`, stream).
 		ScanContext(ctx, &r.epoch, &r.position, &r.stamp, &r.base)
-	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+	if err != nil && !isNotFound(err) {
 		return nil, fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	return &r, nil
@@ -170,9 +169,6 @@ func (w *writer) Apply(ctx context.Context, e *move.Event) error {
 	}
 	var err error
 	switch e.Op {
-	case move.Begin:
-	case move.Commit:
-		w.endTransaction()
 	case move.Insert, move.Update:
 		err = w.upsert(ctx, e)
 	case move.Delete:
@@ -252,14 +248,11 @@ func (w *writer) upsert(ctx context.Context, e *move.Event) error {
 		return w.moveRow(ctx, e, t, known)
 	}
 	whole := e.Op == move.Update && e.Old != nil && !e.Partial
-	args := make([]any, 0, len(row)+1)
-	for c, v := range row {
-		skip := !known[c] || v == nil && (e.Op == move.Insert || whole && e.Old[c] == nil)
-		arg, err := w.bind(e.Table, t, c, v, skip)
-		if err != nil {
-			return err
-		}
-		args = append(args, arg)
+	args, err := w.bindRow(e.Table, t, row, func(c int) bool {
+		return !known[c] || row[c] == nil && (e.Op == move.Insert || whole && e.Old[c] == nil)
+	})
+	if err != nil {
+		return err
 	}
 	w.add(e.Table, t.insert, append(args, w.next()))
 	return nil
@@ -294,18 +287,25 @@ func (w *writer) moveRow(ctx context.Context, e *move.Event, t *table, known []b
 	return w.upsert(ctx, &move.Event{Op: move.Insert, Table: e.Table, New: row})
 }
 
-func (w *writer) bind(table int, t *table, c int, v []byte, skip bool) (any, error) {
-	if skip {
-		return gocql.UnsetValue, nil
+// bindRow gives a row's values as an insert binds them, with room for the
+// timestamp. Columns to skip stay as they are.
+func (w *writer) bindRow(table int, t *table, row move.Row, skip func(c int) bool) ([]any, error) {
+	args := make([]any, 0, len(row)+1)
+	for c, v := range row {
+		switch {
+		case skip(c):
+			args = append(args, gocql.UnsetValue)
+		case v == nil:
+			args = append(args, nil)
+		default:
+			out, err := t.toCQL(c, v)
+			if err != nil {
+				return nil, &move.RowError{Table: table, Err: err}
+			}
+			args = append(args, out)
+		}
 	}
-	if v == nil {
-		return nil, nil
-	}
-	out, err := t.toCQL(c, v)
-	if err != nil {
-		return nil, &move.RowError{Table: table, Err: err}
-	}
-	return out, nil
+	return args, nil
 }
 
 func (w *writer) remove(table int, key move.Row) error {
@@ -349,14 +349,10 @@ func (w *writer) Copy(ctx context.Context, table int, rows []move.Row, _ move.Po
 	}
 	t := w.side.tables[table]
 	for _, row := range rows {
-		args := make([]any, 0, len(row)+1)
-		for c, v := range row {
-			arg, err := w.bind(table, t, c, v, v == nil)
-			if err != nil {
-				w.broken = err
-				return err
-			}
-			args = append(args, arg)
+		args, err := w.bindRow(table, t, row, func(c int) bool { return row[c] == nil })
+		if err != nil {
+			w.broken = err
+			return err
 		}
 		w.groups = append(w.groups, []change{{table, t.insert, append(args, w.base)}})
 	}
@@ -397,13 +393,9 @@ func (w *writer) repair(ctx context.Context, table int, keys, rows []move.Row) e
 			}
 			continue
 		}
-		args := make([]any, 0, len(t.Columns)+1)
-		for c, v := range rows[i] {
-			arg, err := w.bind(table, t, c, v, false)
-			if err != nil {
-				return err
-			}
-			args = append(args, arg)
+		args, err := w.bindRow(table, t, rows[i], func(int) bool { return false })
+		if err != nil {
+			return err
 		}
 		w.add(table, t.insert, append(args, w.next()))
 	}

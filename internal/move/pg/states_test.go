@@ -32,6 +32,20 @@ func openStates(t *testing.T) (*States, string) {
 	return s, url
 }
 
+// openMove opens a store with a move whose lease is held.
+func openMove(t *testing.T) (*States, move.Lease) {
+	t.Helper()
+	s, _ := openStates(t)
+	if err := s.Create(t.Context(), &move.Record{Move: "chat"}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Acquire(t.Context(), "chat", "a", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
+}
+
 func TestStateOfMoves(t *testing.T) {
 	ctx := t.Context()
 	s, _ := openStates(t)
@@ -124,14 +138,7 @@ func TestLostLeases(t *testing.T) {
 
 func TestIntentsWaitForTheirResult(t *testing.T) {
 	ctx := t.Context()
-	s, _ := openStates(t)
-	if err := s.Create(ctx, &move.Record{Move: "chat"}); err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Acquire(ctx, "chat", "a", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, l := openMove(t)
 	r, err := s.Load(ctx, "chat")
 	if err != nil {
 		t.Fatal(err)
@@ -231,14 +238,7 @@ func TestCanonicalChangesBehindTheFence(t *testing.T) {
 
 func TestReportsComeBack(t *testing.T) {
 	ctx := t.Context()
-	s, _ := openStates(t)
-	if err := s.Create(ctx, &move.Record{Move: "chat"}); err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Acquire(ctx, "chat", "a", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, l := openMove(t)
 	node := move.Node{Name: "n1", WriteP95: 1.5, Compared: 3}
 	for range 2 {
 		if err := s.ReportNode(ctx, "chat", &node); err != nil {
